@@ -136,8 +136,9 @@ enum fs_status diag_prefix(struct diag *d, const char *format, ...)
 	va_end(args);
 	size_t at = n < 0 ? 0 : (size_t)n < sizeof(text) - 3 ? (size_t)n : sizeof(text) - 3;
 	memcpy(text + at, ": ", 2);
-	strncpy(text + at + 2, d->text, sizeof(text) - at - 2);
-	text[sizeof(text) - 1] = '\0';
+	size_t room = sizeof(text) - at - 3, size = strnlen(d->text, room);
+	memcpy(text + at + 2, d->text, size);
+	text[at + 2 + size] = '\0';
 	memcpy(d->text, text, sizeof(text));
 	return d->status;
 }
