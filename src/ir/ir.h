@@ -232,6 +232,9 @@ struct node_id graph_emit(struct graph *g, enum op op, const struct node_id *in,
 /* The same with a type given (placed stages: the rule says only what is possible). No simplification. */
 struct node_id graph_emit_typed(struct graph *g, enum op op, const struct node_id *in, int count,
 				const struct attrs *a, const struct type *t, struct prov_id prov);
+/* Appends a node as it stands: nothing is inferred, simplified or shared. Operands must be there already. */
+struct node_id graph_append(struct graph *g, enum op op, const struct node_id *in, int count,
+			    const struct attrs *a, const struct type *t, struct prov_id prov);
 /* Copies a node of another graph of the same context on new operands, attributes and type kept. */
 struct node_id graph_copy(struct graph *to, const struct graph *from, struct node_id n, const struct node_id *in);
 void graph_output(struct graph *g, const struct output *o);
