@@ -120,7 +120,7 @@ enum fs_status graph_try_emit(struct graph *g, enum op op, const struct node_id 
 			      const struct attrs *a, struct prov_id prov, struct node_id *out, struct diag *d)
 {
 	static const struct attrs none;
-	const struct type *few[FEW_OPERANDS], **types = few;
+	const struct type *few[FEW_OPERANDS] = { NULL }, **types = few;
 	struct type made;
 	if (count > FEW_OPERANDS)
 		types = malloc(sizeof(*types) * (size_t)count);

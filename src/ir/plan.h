@@ -1,0 +1,89 @@
+/*
+ * The plan: the last form of a program, one for all ranks, and its JSON file (docs/plan.md).
+ *
+ * A plan is a graph of stage fp8 with a section and a place in memory for every node.  Types keep the
+ * global view, so shapes, offsets and strides of a rank are computed from its coordinates; the memory
+ * offsets hold for the largest shard, which is rank 0's.  Views are nodes without memory of their own:
+ * the executor folds them into (pointer, shape, strides).
+ */
+#ifndef FS_PLAN_H
+#define FS_PLAN_H
+
+#include "ir.h"
+
+enum section {
+	SECTION_SOURCE, /* inputs, parameters, constants: there before anything runs */
+	SECTION_SETUP,  /* run once, after the weights are loaded */
+	SECTION_STEP,   /* run each time */
+};
+
+enum memory {
+	MEM_NONE,   /* nothing of its own: a proj whose base holds no second result, an empty value */
+	MEM_INPUT,  /* given by the caller */
+	MEM_PARAM,  /* a parameter or buffer: offset into the parameter memory; lives as long as the plan */
+	MEM_CONST,  /* in the plan file */
+	MEM_STATE,  /* made by setup and read by steps: offset into the state memory */
+	MEM_ARENA,  /* offset into the arena, valid from its node to its last use */
+	MEM_VIEW,   /* of `base`, same memory */
+};
+
+struct storage {
+	uint8_t section, memory;
+	struct node_id base; /* MEM_VIEW: the value that this is a view of (never itself a view) */
+	int64_t offset;      /* bytes; multiple of 64 */
+	int64_t bytes;       /* of the largest shard */
+};
+
+/* A matmul of the source program, for the report. */
+struct plan_matmul {
+	const char *node, *module, *source;
+	const char *equation;
+	int64_t m, n, k;       /* global */
+	const char *recipe;    /* "none" where it was not swapped */
+	const char *reason;    /* why it was or was not */
+	struct node_id value;  /* the product in the plan's graph (none: folded away) */
+};
+
+struct plan {
+	struct context *context;
+	struct graph *graph;
+	struct storage *storage; /* one a node */
+	const char *recipe;      /* as asked for: "rowwise" */
+	bool exact;
+	const char *target;      /* machine table that placed it: "h100" */
+	int64_t param_bytes, state_bytes, arena_bytes; /* of the largest rank */
+	VEC(struct plan_matmul) matmuls;
+	uint64_t hash; /* of the file's bytes after the hash; set by read and write */
+};
+
+/* Frees the plan, its graph and its context. NULL is fine. */
+void plan_destroy(struct plan *p);
+
+/*
+ * One JSON text, the same bytes for the same plan; *text is malloc'ed.  The hash is a 64-bit hash of
+ * everything that follows it in the text: integrity, not trust.
+ */
+enum fs_status plan_write(struct plan *p, char **text, size_t *size, struct diag *d);
+/* Parses and verifies in full (plan_verify): nothing of a plan that fails is used. */
+enum fs_status plan_read(const char *text, size_t size, const char *file, struct plan **out, struct diag *d);
+
+/*
+ * The graph (graph_verify, stage fp8), sections in order (setup hangs on no input), memory inside its
+ * region, no two values that live at the same time overlapping, views within their base.
+ */
+enum fs_status plan_verify(const struct plan *p, struct diag *d);
+
+/*
+ * The view of a value in the memory of its base, for one rank: elements, not bytes; false where the
+ * chain of views (reshape of something not dense) cannot be said by strides.  coord NULL: largest shard.
+ */
+struct strided { int64_t offset, shape[MAX_RANK], stride[MAX_RANK]; };
+bool view_resolve(const struct graph *g, struct node_id view, struct node_id base, const int32_t *coord,
+		  struct strided *out);
+
+/* What a collective sends per rank under a ring algorithm, in bytes, of the padded chunk. */
+int64_t collective_bytes(const struct graph *g, struct node_id n);
+/* Ranks in the group of a collective. */
+int64_t collective_ranks(const struct graph *g, struct node_id n);
+
+#endif
