@@ -94,9 +94,9 @@ void sum_add_f32(struct sum_f32 *s, float block);
 void sum_add_f64(struct sum_f64 *s, double block);
 float sum_total_f32(const struct sum_f32 *s);
 double sum_total_f64(const struct sum_f64 *s);
-/* All at once. exact: in f64. */
+/* All at once. exact: in f64. mean_row: the sum of x, or of x * x, divided by `count`. */
 float sum_row(const float *x, int64_t n, bool exact);
-float sum_row_squares(const float *x, int64_t n, bool exact);
+float mean_row(const float *x, int64_t n, int64_t count, bool square, bool exact);
 
 /* --- blas.c --- */
 

@@ -29,7 +29,7 @@
 	T sum_total_##suffix(const struct sum_##suffix *s)                          \
 	{                                                                           \
 		T total = 0;                                                        \
-		for (int l = 0; l < 48; l++)                                        \
+		for (int l = 0; s->blocks >> l; l++)                                \
 			if (s->blocks >> l & 1)                                     \
 				total = s->level[l] + total;                        \
 		return total;                                                       \
@@ -45,7 +45,7 @@ static int64_t block_at(int64_t i, int64_t n)
 
 static float sum_f32(const float *x, int64_t n, bool square)
 {
-	struct sum_f32 s = { 0 };
+	struct sum_f32 s = { .blocks = 0 };
 	float block[SUM_BLOCK];
 	for (int64_t i = 0; i < n; i += SUM_BLOCK) {
 		int64_t m = block_at(i, n);
@@ -56,9 +56,10 @@ static float sum_f32(const float *x, int64_t n, bool square)
 	return sum_total_f32(&s);
 }
 
-static float sum_f64(const float *x, int64_t n, bool square)
+/* The squares are rounded to f32, as without `exact`. */
+static double sum_f64(const float *x, int64_t n, bool square)
 {
-	struct sum_f64 s = { 0 };
+	struct sum_f64 s = { .blocks = 0 };
 	double block[SUM_BLOCK];
 	for (int64_t i = 0; i < n; i += SUM_BLOCK) {
 		int64_t m = block_at(i, n);
@@ -66,15 +67,17 @@ static float sum_f64(const float *x, int64_t n, bool square)
 			block[j] = square ? (double)(x[i + j] * x[i + j]) : (double)x[i + j];
 		sum_add_f64(&s, block_sum_f64(block, m));
 	}
-	return (float)sum_total_f64(&s);
+	return sum_total_f64(&s);
 }
 
 float sum_row(const float *x, int64_t n, bool exact)
 {
-	return exact ? sum_f64(x, n, false) : sum_f32(x, n, false);
+	return exact ? (float)sum_f64(x, n, false) : sum_f32(x, n, false);
 }
 
-float sum_row_squares(const float *x, int64_t n, bool exact)
+float mean_row(const float *x, int64_t n, int64_t count, bool square, bool exact)
 {
-	return exact ? sum_f64(x, n, true) : sum_f32(x, n, true);
+	if (exact)
+		return (float)(sum_f64(x, n, square) / (double)count);
+	return sum_f32(x, n, square) / (float)count;
 }

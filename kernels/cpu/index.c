@@ -1,0 +1,266 @@
+/* Reading and writing by index: embedding, gather, scatter, advanced indexing. */
+#include "internal.h"
+
+#include <string.h>
+
+static int64_t index_at(const struct view *ids, const void *at)
+{
+	int64_t i;
+	load_i64(ids->dtype, at, 1, &i, 1);
+	return i;
+}
+
+static enum fs_status out_of_range(struct diag *d, const char *what, int64_t index, int64_t count)
+{
+	return diag_set(d, FS_INVALID, "%s: index %lld is out of range for %lld rows", what, (long long)index,
+			(long long)count);
+}
+
+static void move_row(const struct view *from_row, const void *from, const struct view *to_row, void *to)
+{
+	struct view x = *from_row, y = *to_row;
+	x.data = (void *)(uintptr_t)from;
+	y.data = to;
+	cpu_copy(&x, &y);
+}
+
+static void zero_row(const struct view *row, void *at)
+{
+	struct view y = *row;
+	y.data = at;
+	cpu_fill((struct scalar){ 0 }, &y);
+}
+
+enum fs_status cpu_embedding(const struct view *weight, const struct view *ids, int64_t first, int64_t total,
+			     const struct view *out, struct diag *d)
+{
+	struct view from_row = view_drop(weight, 0);
+	struct view to_row = view_dims(out, ids->rank, out->rank - ids->rank);
+	struct view rows = view_dims(out, 0, ids->rank);
+	struct walk w;
+	walk_start(&w, 2, (const struct view *[]){ &rows, ids });
+	for (; w.more; walk_next(&w))
+		for (int64_t i = 0; i < w.row; i++) {
+			void *to = w.at[0] + i * w.step[0] * dtype_size(out->dtype);
+			int64_t id = index_at(ids, w.at[1] + i * w.step[1] * dtype_size(ids->dtype));
+			if (id < 0 || id >= total)
+				return out_of_range(d, "embedding", id, total);
+			if (id < first || id >= first + weight->shape[0])
+				zero_row(&to_row, to);
+			else
+				move_row(&from_row, view_at(weight, (id - first) * weight->stride[0]), &to_row, to);
+		}
+	return FS_OK;
+}
+
+/* v with dim `dim` cut off and the others as in `shape`'s: what ids are walked beside. */
+static struct view beside_ids(const struct view *v, int dim, const struct view *ids)
+{
+	struct view w = *v;
+	BUG_ON(v->rank != ids->rank);
+	for (int i = 0; i < v->rank; i++) {
+		BUG_ON(i != dim && v->shape[i] < ids->shape[i]);
+		w.shape[i] = ids->shape[i];
+	}
+	w.stride[dim] = 0;
+	return w;
+}
+
+enum fs_status cpu_gather(int dim, const struct view *x, const struct view *ids, const struct view *out,
+			  struct diag *d)
+{
+	struct view from = beside_ids(x, dim, ids);
+	struct view element = { .dtype = x->dtype }, to = { .dtype = out->dtype };
+	struct walk w;
+	walk_start(&w, 3, (const struct view *[]){ ids, out, &from });
+	for (; w.more; walk_next(&w))
+		for (int64_t i = 0; i < w.row; i++) {
+			int64_t id = index_at(ids, w.at[0] + i * w.step[0] * dtype_size(ids->dtype));
+			if (id < 0 || id >= x->shape[dim])
+				return out_of_range(d, "gather", id, x->shape[dim]);
+			int64_t skip = i * w.step[2] + id * x->stride[dim];
+			move_row(&element, w.at[2] + skip * dtype_size(x->dtype), &to,
+				 w.at[1] + i * w.step[1] * dtype_size(out->dtype));
+		}
+	return FS_OK;
+}
+
+/* Sets or adds one row of elements; `add` rounds each addition, as in torch. */
+static void put_row(const struct view *from_row, const void *from, const struct view *to_row, void *to, bool add)
+{
+	struct view in[2] = { *to_row, *from_row }, out = *to_row;
+	in[0].data = out.data = to;
+	in[1].data = (void *)(uintptr_t)from;
+	if (add)
+		cpu_pointwise(PW_ADD, 2, in, &out);
+	else
+		cpu_copy(&in[1], &out);
+}
+
+enum fs_status cpu_scatter(int dim, const struct view *ids, const struct view *src, bool add,
+			   const struct view *out, struct diag *d)
+{
+	struct view to = beside_ids(out, dim, ids), values = *src;
+	struct view element = { .dtype = src->dtype }, target = { .dtype = out->dtype };
+	if (src->rank == 0)
+		values = view_broadcast(src, ids->rank, ids->shape);
+	for (int i = 0; i < ids->rank; i++)
+		values.shape[i] = ids->shape[i]; /* src may be larger */
+	struct walk w;
+	walk_start(&w, 3, (const struct view *[]){ ids, &values, &to });
+	for (; w.more; walk_next(&w))
+		for (int64_t i = 0; i < w.row; i++) {
+			int64_t id = index_at(ids, w.at[0] + i * w.step[0] * dtype_size(ids->dtype));
+			if (id < 0 || id >= out->shape[dim])
+				return out_of_range(d, "scatter", id, out->shape[dim]);
+			int64_t skip = i * w.step[2] + id * out->stride[dim];
+			put_row(&element, w.at[1] + i * w.step[1] * dtype_size(src->dtype), &target,
+				w.at[2] + skip * dtype_size(out->dtype), add);
+		}
+	return FS_OK;
+}
+
+/*
+ * Advanced indexing of `base` against `dense` (the result of a read, the source of a write): the
+ * dims of dense are those of base's whole dims before the indices, of the indices, and of the rest;
+ * or the indices' first where a whole dim lies between two of them.
+ */
+struct advanced {
+	int indexed[VIEW_MAX_RANK]; /* dims of base that have an index */
+	int count;
+	struct view at[VIEW_MAX_RANK]; /* broadcast to one shape */
+	struct view base_row, dense_row; /* the whole dims */
+	struct view dense_lead;          /* the index dims */
+};
+
+static int index_rank(const struct indices *ix)
+{
+	int rank = 0;
+	for (int i = 0; i < ix->count; i++)
+		if (ix->at[i].data && ix->at[i].rank > rank)
+			rank = ix->at[i].rank;
+	return rank;
+}
+
+/* Where in the result the index dims begin. */
+static int index_place(const struct advanced *a)
+{
+	int n = a->count;
+	return n && a->indexed[n - 1] - a->indexed[0] == n - 1 ? a->indexed[0] : 0;
+}
+
+static void advanced_init(struct advanced *a, const struct indices *ix, const struct view *base,
+			  const struct view *dense)
+{
+	memset(a, 0, sizeof *a);
+	BUG_ON(ix->count > base->rank);
+	for (int i = 0; i < ix->count; i++)
+		if (ix->at[i].data)
+			a->indexed[a->count++] = i;
+	a->base_row = *base;
+	for (int i = a->count - 1; i >= 0; i--)
+		a->base_row = view_drop(&a->base_row, a->indexed[i]);
+
+	int lead = index_rank(ix), place = index_place(a);
+	BUG_ON(dense->rank != lead + a->base_row.rank);
+	a->dense_lead = view_dims(dense, place, lead);
+	a->dense_row = *dense;
+	for (int i = lead - 1; i >= 0; i--)
+		a->dense_row = view_drop(&a->dense_row, place + i);
+	for (int i = 0; i < a->count; i++)
+		a->at[i] = view_broadcast(&ix->at[a->indexed[i]], lead, a->dense_lead.shape);
+}
+
+/* Element offset in the base of the row at index position `at`. */
+static enum fs_status base_offset(const struct advanced *a, const struct view *base, const int64_t *at,
+				  int64_t *offset, struct diag *d)
+{
+	*offset = 0;
+	for (int i = 0; i < a->count; i++) {
+		const struct view *v = &a->at[i];
+		int64_t skip = 0, count = base->shape[a->indexed[i]];
+		for (int j = 0; j < v->rank; j++)
+			skip += at[j] * v->stride[j];
+		int64_t id = index_at(v, view_at(v, skip));
+		if (id < -count || id >= count)
+			return out_of_range(d, "index", id, count);
+		*offset += (id < 0 ? id + count : id) * base->stride[a->indexed[i]];
+	}
+	return FS_OK;
+}
+
+static bool next_position(int64_t *at, const struct view *lead)
+{
+	for (int d = lead->rank - 1; d >= 0; d--) {
+		if (++at[d] < lead->shape[d])
+			return true;
+		at[d] = 0;
+	}
+	return false;
+}
+
+enum mode { READ, WRITE, ADD };
+
+static enum fs_status run_advanced(const struct advanced *a, const struct view *base, const struct view *dense,
+				   enum mode mode, struct diag *d)
+{
+	int64_t at[VIEW_MAX_RANK] = { 0 }, offset;
+	if (view_count(dense) == 0)
+		return FS_OK;
+	do {
+		int64_t skip = 0;
+		TRY(base_offset(a, base, at, &offset, d));
+		for (int j = 0; j < a->dense_lead.rank; j++)
+			skip += at[j] * a->dense_lead.stride[j];
+		if (mode == READ)
+			move_row(&a->base_row, view_at(base, offset), &a->dense_row, view_at(dense, skip));
+		else
+			put_row(&a->dense_row, view_at(dense, skip), &a->base_row, view_at(base, offset),
+				mode == ADD);
+	} while (next_position(at, &a->dense_lead));
+	return FS_OK;
+}
+
+enum fs_status cpu_index(const struct view *x, const struct indices *ix, const struct view *out, struct diag *d)
+{
+	struct advanced a;
+	advanced_init(&a, ix, x, out);
+	return run_advanced(&a, x, out, READ, d);
+}
+
+/* The shape that reading base[ix] would have. */
+static int indexed_shape(const struct indices *ix, const struct view *base, int64_t *shape)
+{
+	struct advanced a = { .count = 0 };
+	int lead = index_rank(ix), rank = 0;
+	for (int i = 0; i < ix->count; i++)
+		if (ix->at[i].data)
+			a.indexed[a.count++] = i;
+	for (int i = 0, seen = 0; i <= base->rank; i++) {
+		if (rank == index_place(&a) && !seen++) {
+			for (int j = 0; j < lead; j++)
+				shape[rank + j] = 1;
+			for (int k = 0; k < a.count; k++)
+				for (int j = 0; j < ix->at[a.indexed[k]].rank; j++) {
+					const struct view *v = &ix->at[a.indexed[k]];
+					if (v->shape[j] != 1)
+						shape[rank + lead - v->rank + j] = v->shape[j];
+				}
+			rank += lead;
+		}
+		if (i < base->rank && !(i < ix->count && ix->at[i].data))
+			shape[rank++] = base->shape[i];
+	}
+	return rank;
+}
+
+enum fs_status cpu_index_put(const struct indices *ix, const struct view *src, bool accumulate,
+			     const struct view *out, struct diag *d)
+{
+	struct advanced a;
+	int64_t shape[VIEW_MAX_RANK * 2];
+	int rank = indexed_shape(ix, out, shape);
+	struct view wide = view_broadcast(src, rank, shape);
+	advanced_init(&a, ix, out, &wide);
+	return run_advanced(&a, out, &wide, accumulate ? ADD : WRITE, d);
+}
