@@ -25,10 +25,15 @@ struct op {
 	double flops;
 };
 
+/* Ops with equal rules, shapes and pins share a table, as they do in the compiler. */
+struct made_table {
+	uint64_t key, *cost;
+};
+
 struct model {
 	VEC(struct value) values;
 	VEC(struct op) ops;
-	VEC(uint64_t *) tables;
+	VEC(struct made_table) tables;
 	struct factor_graph fg;
 };
 
@@ -242,45 +247,80 @@ static uint64_t cell(const struct model *m, const struct op *o, const struct str
 	return best;
 }
 
-static void add_table(struct model *m, uint32_t arity, const uint32_t *scope, uint64_t *cost)
+/* The table of this key; to be written where *fresh is set. */
+static uint64_t *find_table(struct model *m, uint64_t key, size_t cells, bool *fresh)
 {
-	*vec_push(&m->tables) = cost;
-	factor_graph_add(&m->fg, arity, scope, cost);
+	for (uint32_t i = 0; i < m->tables.count; i++)
+		if (m->tables.items[i].key == key)
+			return *fresh = false, m->tables.items[i].cost;
+	struct made_table *t = vec_push(&m->tables);
+	*t = (struct made_table){key, calloc(cells, sizeof(*t->cost))};
+	return *fresh = true, t->cost;
+}
+
+static uint64_t value_key(const struct value *v, uint64_t seed)
+{
+	int64_t facts[] = {v->shape[0], v->shape[1], v->shape[2], v->bytes, v->rank, v->pin, v->pairs};
+	return hash_bytes(facts, sizeof(facts), seed);
+}
+
+static uint64_t op_key(const struct model *m, const struct op *o)
+{
+	uint64_t key = value_key(&m->values.items[o->out], 1);
+	key = hash_bytes(o->out_dims, strlen(o->out_dims), hash_bytes(o->whole, strlen(o->whole), key));
+	key = hash_bytes(o->linear, strlen(o->linear), hash_bytes(&o->flops, sizeof(o->flops), key));
+	for (int k = 0; k < o->count; k++)
+		key = hash_bytes(o->dims[k], strlen(o->dims[k]), value_key(&m->values.items[o->in[k]], key));
+	return key;
+}
+
+static void fill_op(const struct model *m, const struct op *o, const uint32_t *scope, size_t cells,
+		    uint64_t *cost)
+{
+	struct strategy s[16];
+	int n = strategies(m, o, s), pair[MOST_OPS + 1] = {0};
+	int64_t bytes = 0;
+	for (int k = 0; k <= o->count; k++)
+		bytes += m->values.items[scope[k]].bytes;
+	double move = (double)bytes / 3e12, local = o->flops / 800e12 > move ? o->flops / 800e12 : move;
+	for (size_t i = 0; i < cells; i++) {
+		cost[i] = cell(m, o, s, n, local, pair);
+		for (int k = o->count + 1; k-- > 0 && ++pair[k] == m->values.items[scope[k]].pairs;)
+			pair[k] = 0;
+	}
 }
 
 static void op_table(struct model *m, const struct op *o)
 {
-	struct strategy s[16];
 	uint32_t scope[MOST_OPS + 1];
-	int n = strategies(m, o, s), pair[MOST_OPS + 1] = {0}, arity = o->count + 1;
 	size_t cells = 1;
-	int64_t bytes = 0;
-	for (int k = 0; k < arity; k++) {
+	bool fresh;
+	for (int k = 0; k <= o->count; k++) {
 		scope[k] = k < o->count ? o->in[k] : o->out;
 		cells *= (size_t)m->values.items[scope[k]].pairs;
-		bytes += m->values.items[scope[k]].bytes;
 	}
-	double move = (double)bytes / 3e12, local = o->flops / 800e12 > move ? o->flops / 800e12 : move;
-	uint64_t *cost = malloc(cells * sizeof(*cost));
-	for (size_t i = 0; i < cells; i++) {
-		cost[i] = cell(m, o, s, n, local, pair);
-		for (int k = arity; k-- > 0 && ++pair[k] == m->values.items[scope[k]].pairs;)
-			pair[k] = 0;
-	}
-	add_table(m, (uint32_t)arity, scope, cost);
+	uint64_t *cost = find_table(m, op_key(m, o), cells, &fresh);
+	if (fresh)
+		fill_op(m, o, scope, cells, cost);
+	factor_graph_add(&m->fg, (uint32_t)o->count + 1, scope, cost);
+}
+
+static void value_table(struct model *m, uint32_t id)
+{
+	struct value *v = &m->values.items[id];
+	bool fresh;
+	list_pairs(v);
+	factor_graph_variable(&m->fg, (uint32_t)v->pairs);
+	uint64_t *cost = find_table(m, value_key(v, 0), (size_t)v->pairs, &fresh);
+	for (int k = 0; k < v->pairs && fresh; k++)
+		cost[k] = reshard(v, v->made[k], v->held[k]);
+	factor_graph_add(&m->fg, 1, &id, cost);
 }
 
 static void make_tables(struct model *m)
 {
-	for (uint32_t i = 0; i < m->values.count; i++) {
-		struct value *v = &m->values.items[i];
-		list_pairs(v);
-		factor_graph_variable(&m->fg, (uint32_t)v->pairs);
-		uint64_t *cost = malloc((size_t)v->pairs * sizeof(*cost));
-		for (int k = 0; k < v->pairs; k++)
-			cost[k] = reshard(v, v->made[k], v->held[k]);
-		add_table(m, 1, &i, cost);
-	}
+	for (uint32_t i = 0; i < m->values.count; i++)
+		value_table(m, i);
 	for (uint32_t i = 0; i < m->ops.count; i++)
 		op_table(m, &m->ops.items[i]);
 }
@@ -288,7 +328,7 @@ static void make_tables(struct model *m)
 static void model_release(struct model *m)
 {
 	for (uint32_t i = 0; i < m->tables.count; i++)
-		free(m->tables.items[i]);
+		free(m->tables.items[i].cost);
 	vec_release(&m->tables);
 	vec_release(&m->values);
 	vec_release(&m->ops);
