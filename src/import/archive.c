@@ -99,6 +99,27 @@ static unzFile open_directory(struct stream *s)
 	return unzOpen2_64(s->file->name, &io);
 }
 
+/*
+ * The end record must end the file: minizip is content with a part of it, so that a file cut
+ * short by a few bytes would pass.
+ */
+static bool has_end(const struct file *f)
+{
+	enum { END = 22, COMMENT = 65535 };
+	int64_t size = f->size < END + COMMENT ? f->size : END + COMMENT;
+	char *tail = NULL;
+	struct diag d = { 0 };
+	if (file_read_text(f, f->size - size, size, &tail, &d) != FS_OK)
+		return false;
+	bool found = false;
+	for (int64_t at = size - END; at >= 0 && !found; at--) {
+		const unsigned char *p = (const unsigned char *)tail + at;
+		found = memcmp(p, "PK\5\6", 4) == 0 && at + END + (p[20] | p[21] << 8) == size;
+	}
+	free(tail);
+	return found;
+}
+
 /* --- records --- */
 
 static enum fs_status damaged(const struct archive *a, const char *name, const char *what, struct diag *d)
@@ -255,7 +276,7 @@ static enum fs_status strip_root(struct archive *a, struct diag *d)
 static enum fs_status load(struct archive *a, struct diag *d)
 {
 	struct stream s = { .file = &a->file };
-	unzFile zip = open_directory(&s);
+	unzFile zip = has_end(&a->file) ? open_directory(&s) : NULL;
 	if (zip == NULL && s.failed)
 		return diag_set(d, s.diag.status, "%s", s.diag.text);
 	if (zip == NULL)

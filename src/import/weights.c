@@ -39,6 +39,14 @@ static uint32_t find_index(const struct weights *w, const char *name)
 	return hash_find(&w->by_name, hash_string(name), same_name, &wanted);
 }
 
+/* What has no data gives way to what has; a program's constants to a file of weights. */
+static int precedence(const struct weight *t)
+{
+	if (t->state != WEIGHT_READABLE)
+		return 0;
+	return t->source->kind == SOURCE_PT2 && ((const struct pt2_tensor *)t->entry)->is_constant ? 1 : 2;
+}
+
 static enum fs_status add_weight(struct weights *w, struct weight new, struct diag *d)
 {
 	uint32_t at = find_index(w, new.name);
@@ -48,9 +56,10 @@ static enum fs_status add_weight(struct weights *w, struct weight new, struct di
 		return FS_OK;
 	}
 	struct weight *there = &w->list.items[at];
-	if (there->state != WEIGHT_READABLE)
+	int old_rank = precedence(there), new_rank = precedence(&new);
+	if (new_rank > old_rank)
 		*there = new;
-	else if (new.state == WEIGHT_READABLE)
+	else if (new_rank == old_rank && new_rank > 0)
 		return diag_set(d, FS_INVALID, "'%.200s' is in %s and in %s: pass only one of them", new.name,
 				source_name(there->source), source_name(new.source));
 	return FS_OK;
@@ -177,11 +186,11 @@ out_close:
 
 static enum source_kind recognise(const struct file *f)
 {
-	unsigned char b[9] = { 0 };
+	unsigned char b[9] = { 0 }; /* the last stays 0 */
 	struct diag d = { 0 };
 	if (archive_is_zip(f))
 		return SOURCE_PT2;
-	if (file_read(f, 0, f->size < 9 ? f->size : 9, b, &d) != FS_OK)
+	if (file_read(f, 0, f->size < 8 ? f->size : 8, b, &d) != FS_OK)
 		return SOURCE_NONE;
 	/* A safetensors header is below 2^32 bytes, so its length ends in zeros; text does not. */
 	if (f->size >= 8 && (b[4] | b[5] | b[6] | b[7]) == 0)

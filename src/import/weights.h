@@ -2,7 +2,8 @@
  * Parameters by name, whatever holds them: safetensors files, an index of such files, a .pt2.
  *
  * A name in two sources is an error; but a .pt2 that was saved without data gives way to any
- * source that has them.  To let one source come before another, use two struct weights.
+ * source that has them, and its constants to those of a file of weights.  To let one source come
+ * before another, use two struct weights.
  */
 #ifndef FS_WEIGHTS_H
 #define FS_WEIGHTS_H
