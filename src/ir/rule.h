@@ -6,6 +6,8 @@
  * it are R, and a result without it is P(reduce).  A factor may be sharded only where, in every dim
  * that has it, it is the major-most factor of size > 1 and chunk boundaries fall on it:
  *     ceil(|dim| / n) = ceil(|factor| / n) * |minor factors|.
+ * Factors are larger than 1, so a dim of size 1 has none.  Part of a dim that nothing else shares and
+ * that must not be sharded has none either; it is always the minor part.
  * All shapes are those of the largest shard over the axes placed before.
  */
 #ifndef FS_RULE_H
@@ -15,20 +17,20 @@
 
 #define MAX_FACTORS 32
 
-struct factor {
+struct rule_factor {
 	int64_t size;
 	bool whole;      /* must not be sharded */
 	uint8_t reduce;  /* PART_SUM, PART_MAX or PART_MIN where the result lacks it; else unused */
 };
 
-struct rule_dim { uint8_t count, factor[6]; }; /* major to minor */
+struct rule_dim { uint8_t count, factor[MAX_RANK]; }; /* major to minor; what they leave of the dim is whole */
 struct rule_value { uint8_t rank; struct rule_dim dim[MAX_RANK]; };
 
 struct rule {
 	int factors;
-	struct factor factor[MAX_FACTORS];
+	struct rule_factor factor[MAX_FACTORS];
 	int values; /* operands, then the result */
-	struct rule_value *value; /* room for op arity + 1, owned by the caller's arena */
+	struct rule_value *value; /* in the caller's arena */
 };
 
 /*
@@ -57,7 +59,8 @@ struct strategies {
 
 /*
  * All strategies of node n for an axis of `size` ranks: all replicated, one per factor that may be
- * sharded, and those that let P(sum) pass (none where `exact`).  No strategy twice.
+ * sharded, and those that let P pass: P(sum) through linear ops (not where `exact`), P(max) and P(min) through ops
+ * that only move elements.  No strategy twice.
  */
 void op_strategies(const struct graph *g, struct node_id n, const int64_t (*shape)[MAX_RANK], int32_t size,
 		   bool exact, struct arena *scratch, struct strategies *out);
