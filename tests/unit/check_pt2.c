@@ -24,8 +24,8 @@ struct buffer { unsigned char bytes[16384]; size_t size; };
 
 static void put(struct buffer *b, uint64_t value, int bytes)
 {
-	for (int i = 0; i < bytes; i++)
-		b->bytes[b->size++] = (unsigned char)(value >> 8 * i);
+	for (; bytes > 0; bytes--, value >>= 8)
+		b->bytes[b->size++] = (unsigned char)value;
 }
 
 static void put_text(struct buffer *b, const char *s)
