@@ -24,7 +24,7 @@ struct view view_drop(const struct view *v, int d);
 struct view view_dims(const struct view *v, int d, int count);
 void *view_at(const struct view *v, int64_t offset); /* in elements */
 
-#define WALK_MAX 4
+#define WALK_MAX 5
 
 /*
  * Runs through views of one shape, a row at a time; dims that can be merged are:
@@ -100,13 +100,52 @@ float mean_row(const float *x, int64_t n, int64_t count, bool square, bool exact
 
 /* --- blas.c --- */
 
-/* Row-major c[m,n] = op(a)[m,k] op(b)[k,n]; ta: a is stored [k,m]. FS_UNSUPPORTED without a BLAS. */
-struct blas_shape {
+/* Row-major c[m,n] = op(a)[m,k] op(b)[k,n], or += where `add`; ta: a is stored [k,m]. */
+struct blas_call {
 	int64_t m, n, k;
-	bool ta, tb;
+	const void *a, *b;
+	void *c;
+	bool ta, tb, add;
 	int64_t lda, ldb, ldc;
 };
-void blas_sgemm(const struct blas_shape *s, const float *a, const float *b, float *c);
-void blas_dgemm(const struct blas_shape *s, const double *a, const double *b, double *c);
+void blas_sgemm(const struct blas_call *s);
+void blas_dgemm(const struct blas_call *s);
+
+/* --- panels.c: a matrix product by blocks that are converted to f32 or f64 --- */
+
+/*
+ * Which codes of the e5m2 operand take part: all, those of magnitude >= 1, those below; or both of
+ * these, summed apart and then added.
+ */
+enum part { PART_ALL, PART_LARGE, PART_SMALL, PART_BOTH };
+
+/*
+ * c[M,N] = round(sum over g of a[M,Kg] b[Kg,N] * sa[M,g] * sb[g,N]), K in equal groups.
+ * All views have rank 2 (the scales are broadcast ones; data NULL: none, one group).
+ */
+struct panel_gemm {
+	enum compute in;  /* IN_F32: sgemm, IN_F64: dgemm */
+	bool ordered;     /* IN_F64: an own loop in the order of k instead of dgemm */
+	enum part part;   /* IN_F64 */
+	struct view a, b, sa, sb, c;
+};
+int64_t panel_gemm_workspace(const struct panel_gemm *g);
+void panel_gemm(const struct panel_gemm *g, void *workspace);
+
+/* c[m,n] += a b in the order of k, each product and sum rounded to f64; a row or column major, c dense. */
+void ordered_dgemm(const struct blas_call *s);
+
+/*
+ * Walks the leading dims of a batched product: `count` views of equal rank, whose last two dims are
+ * a matrix.  They are a, b, c and, for scaled products, sa, sb, low (data NULL: not there).  A leading
+ * dim becomes part of M where b and sb lack it, so that as much as possible is one product.
+ */
+struct batch {
+	int count;
+	struct view matrix[6];
+	struct view lead[6];
+};
+void batch_init(struct batch *b, int count, const struct view *views);
+bool batch_next(struct batch *b, int64_t *at); /* at: VIEW_MAX_RANK zeros to begin with */
 
 #endif

@@ -1,0 +1,190 @@
+/*
+ * Scaled dot-product attention, one head and one block of queries at a time: scores by sgemm,
+ * softmax in f32, the weighted sum by sgemm.  `exact`: all three by f64 sums in order.
+ */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BLOCK_T 128
+
+/* One head. */
+struct head {
+	struct view q, k, v, mask, out; /* [T,D] [S,D] [S,Dv] [T,S] [T,Dv] */
+	int64_t first; /* position of query 0 */
+};
+
+static int64_t least(int64_t x, int64_t y)
+{
+	return x < y ? x : y;
+}
+
+static int64_t aligned(int64_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+static int64_t dim(const struct view *v, int from_last)
+{
+	return v->shape[v->rank - 1 - from_last];
+}
+
+/* Bytes of the scores of a block, and of what the two products need. */
+static int64_t score_bytes(const struct sdpa *s)
+{
+	int64_t t = least(BLOCK_T, dim(&s->q, 1));
+	return aligned(t * dim(&s->k, 1) * (int64_t)sizeof(float));
+}
+
+static struct panel_gemm product(bool exact, struct view a, struct view b, struct view c)
+{
+	return (struct panel_gemm){ .in = exact ? IN_F64 : IN_F32, .ordered = exact, .a = a, .b = b, .c = c };
+}
+
+static struct view transposed(const struct view *m)
+{
+	struct view t = *m;
+	t.shape[0] = m->shape[1];
+	t.shape[1] = m->shape[0];
+	t.stride[0] = m->stride[1];
+	t.stride[1] = m->stride[0];
+	return t;
+}
+
+static struct view rows_of(const struct view *m, int64_t first, int64_t count)
+{
+	struct view v = *m;
+	v.data = v.data ? view_at(m, first * m->stride[0]) : NULL;
+	v.shape[0] = count;
+	return v;
+}
+
+static void add_mask(float *scores, const struct view *mask, int64_t row)
+{
+	const char *at = view_at(mask, row * mask->stride[0]);
+	int64_t step = mask->stride[1], size = dtype_size(mask->dtype);
+	for (int64_t j = 0; j < mask->shape[1]; j++) {
+		float x;
+		load_f32(mask->dtype, at + j * step * size, 1, &x, 1);
+		if (mask->dtype != DT_BOOL)
+			scores[j] += x;
+		else if (x == 0)
+			scores[j] = -INFINITY;
+	}
+}
+
+/* Probabilities of a row of n scores; a row of -inf gives zeros. */
+static void probabilities(float *x, int64_t n, bool exact)
+{
+	float most = -INFINITY;
+	for (int64_t j = 0; j < n; j++)
+		most = x[j] > most || x[j] != x[j] ? x[j] : most;
+	if (most == -INFINITY) {
+		memset(x, 0, (size_t)n * sizeof *x);
+		return;
+	}
+	for (int64_t j = 0; j < n; j++)
+		x[j] = x[j] == -INFINITY ? 0 : expf(x[j] - most);
+	float sum = sum_row(x, n, exact);
+	for (int64_t j = 0; j < n; j++)
+		x[j] /= sum;
+}
+
+static void softmax_block(const struct sdpa *s, const struct head *h, int64_t first, const struct view *scores)
+{
+	int64_t n = scores->shape[1];
+	for (int64_t i = 0; i < scores->shape[0]; i++) {
+		float *x = view_at(scores, i * scores->stride[0]);
+		int64_t seen = s->causal ? least(n, first + i + h->first + 1) : n;
+		for (int64_t j = 0; j < n; j++)
+			x[j] = j < seen ? x[j] * (float)s->scale : -INFINITY;
+		if (h->mask.data)
+			add_mask(x, &h->mask, first + i);
+		probabilities(x, n, s->exact);
+	}
+}
+
+static void one_head(const struct sdpa *s, const struct head *h, char *workspace)
+{
+	int64_t t = h->q.shape[0], keys = h->k.shape[0];
+	void *panels = workspace + score_bytes(s);
+	for (int64_t i = 0; i < t; i += BLOCK_T) {
+		int64_t n = least(BLOCK_T, t - i);
+		struct view scores = view_of(workspace, DT_F32, 2, (const int64_t[]){ n, keys });
+		struct panel_gemm qk = product(s->exact, rows_of(&h->q, i, n), transposed(&h->k), scores);
+		struct panel_gemm pv = product(s->exact, scores, h->v, rows_of(&h->out, i, n));
+		panel_gemm(&qk, panels);
+		softmax_block(s, h, i, &scores);
+		panel_gemm(&pv, panels);
+	}
+}
+
+int64_t cpu_sdpa_workspace(const struct sdpa *s)
+{
+	int64_t t = least(BLOCK_T, dim(&s->q, 1)), keys = dim(&s->k, 1);
+	struct view q = view_of(NULL, s->q.dtype, 2, (const int64_t[]){ t, dim(&s->q, 0) });
+	struct view k = view_of(NULL, s->k.dtype, 2, (const int64_t[]){ dim(&s->q, 0), keys });
+	struct view p = view_of(NULL, DT_F32, 2, (const int64_t[]){ t, keys });
+	struct view v = view_of(NULL, s->v.dtype, 2, (const int64_t[]){ keys, dim(&s->v, 0) });
+	struct view out = view_of(NULL, s->out.dtype, 2, (const int64_t[]){ t, dim(&s->v, 0) });
+	struct panel_gemm qk = product(s->exact, q, k, p), pv = product(s->exact, p, v, out);
+	int64_t first = panel_gemm_workspace(&qk), second = panel_gemm_workspace(&pv);
+	return score_bytes(s) + (first > second ? first : second);
+}
+
+/* The matrix of v at position `at` of the leading dims; the last of these (heads) at `head`. */
+static struct view matrix_at(const struct view *v, const int64_t *at, int64_t head)
+{
+	int lead = v->rank - 2;
+	struct view m = view_dims(v, lead, 2);
+	int64_t offset = head * v->stride[lead - 1];
+	for (int d = 0; d < lead - 1; d++)
+		offset += at[d] * v->stride[d];
+	m.data = view_at(v, offset);
+	return m;
+}
+
+static struct view wide_mask(const struct sdpa *s)
+{
+	int64_t shape[VIEW_MAX_RANK];
+	struct view none = { .data = NULL };
+	if (!s->mask.data)
+		return none;
+	for (int d = 0; d < s->q.rank; d++)
+		shape[d] = s->q.shape[d];
+	shape[s->q.rank - 1] = dim(&s->k, 1);
+	return view_broadcast(&s->mask, s->q.rank, shape);
+}
+
+static bool next_head(int64_t *at, const struct view *q)
+{
+	for (int d = q->rank - 3; d >= 0; d--) {
+		if (++at[d] < q->shape[d])
+			return true;
+		at[d] = 0;
+	}
+	return false;
+}
+
+enum fs_status cpu_sdpa(const struct sdpa *s, void *workspace, struct diag *d)
+{
+	struct view mask = wide_mask(s);
+	int64_t at[VIEW_MAX_RANK] = { 0 };
+	int heads = s->q.rank - 3;
+	BUG_ON(heads < 0 || s->group < 1);
+	if (!s->exact)
+		TRY(cpu_blas_load(d));
+	if (view_count(&s->out) == 0)
+		return FS_OK;
+	do {
+		int64_t kv = (s->q_head_first + at[heads]) / s->group - s->kv_head_first;
+		struct head h = { .q = matrix_at(&s->q, at, at[heads]), .k = matrix_at(&s->k, at, kv),
+				  .v = matrix_at(&s->v, at, kv), .out = matrix_at(&s->out, at, at[heads]),
+				  .first = s->q_first };
+		if (mask.data)
+			h.mask = matrix_at(&mask, at, at[heads]);
+		one_head(s, &h, workspace);
+	} while (next_head(at, &s->q));
+	return FS_OK;
+}
