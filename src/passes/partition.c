@@ -1,0 +1,69 @@
+/*
+ * partition: each reshard becomes the cheapest collectives that do it.
+ *
+ *     %g = reshard %x {to=(tp:R)} : … (tp:R)     =>     %g = all_gather %x {axis=tp} : … (tp:R)
+ *
+ * The graph is a local program from here: every op works on shards.  Equal reshards share one path
+ * and one node.
+ *
+ * stage placed -> local   numerics exact (the order of sums was the solver's choice)
+ */
+#include "passes.h"
+#include "reshard.h"
+
+static const char *const reduce_names[] = { [PART_SUM] = "sum", [PART_MAX] = "max", [PART_MIN] = "min" };
+
+static struct node_id emit_move(struct graph *g, struct node_id x, const struct move *m, struct prov_id prov)
+{
+	struct attrs a = { 0 };
+	struct type t = *graph_type(g, x);
+	t.place = m->after;
+	attrs_int(&a, ATTR_AXES, m->axes);
+	if (m->op == OP_REDUCE_SCATTER || m->op == OP_ALL_REDUCE)
+		attrs_string(&a, ATTR_REDUCE, reduce_names[m->reduce]);
+	if (m->op == OP_REDUCE_SCATTER || m->op == OP_SHARD)
+		attrs_int(&a, ATTR_DIM, m->to);
+	if (m->op == OP_ALL_TO_ALL) {
+		attrs_int(&a, ATTR_FROM, m->from);
+		attrs_int(&a, ATTR_TO_DIM, m->to);
+	}
+	return graph_emit_typed(g, m->op, &x, 1, &a, &t, prov);
+}
+
+static enum fs_status lower_reshard(struct rebuild *r, const struct machine *m, struct node_id n, struct diag *d)
+{
+	struct node_id x = r->map[graph_operand(r->from, n, 0).i];
+	const struct type *t = graph_type(r->to, x);
+	struct reshard_path path;
+	if (!reshard_path(m, context_mesh(r->from->context), t, &t->place, graph_placement(r->from, n), &path)) {
+		char where[512];
+		node_describe(r->from, n, where, sizeof(where));
+		return diag_set(d, FS_INVALID, "%s: there is no way from one placement to the other", where);
+	}
+	struct prov_id prov = graph_node(r->from, n)->prov;
+	for (int i = 0; i < path.count; i++)
+		x = emit_move(r->to, x, &path.move[i], prov);
+	r->map[n.i] = x;
+	return FS_OK;
+}
+
+enum fs_status pass_partition(struct graph **g, struct compile *c, struct diag *d)
+{
+	const struct machine *m;
+	TRY(machine_find(c->target, &m, d));
+	struct rebuild r;
+	rebuild_init(&r, *g, STAGE_LOCAL, "partition");
+	for (uint32_t i = 1; i < (*g)->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!r.reached[i])
+			continue;
+		if (graph_op(*g, n) != OP_RESHARD) {
+			r.map[i] = rebuild_copy(&r, n);
+		} else if (lower_reshard(&r, m, n, d) != FS_OK) {
+			rebuild_abandon(&r);
+			return d->status;
+		}
+	}
+	rebuild_finish(&r, g);
+	return FS_OK;
+}

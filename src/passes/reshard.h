@@ -1,0 +1,28 @@
+/* The cheapest way from one placement of a value to another. */
+#ifndef FS_RESHARD_H
+#define FS_RESHARD_H
+
+#include "machine.h"
+
+/* One collective, or a slice by rank. */
+struct move {
+	enum op op;            /* ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, SHARD */
+	uint32_t axes;         /* bit mask */
+	uint8_t from, to;      /* dims, where the op has them */
+	uint8_t reduce;        /* PART_SUM ..., of reductions */
+	struct placement after;
+};
+
+#define MAX_MOVES 16
+
+struct reshard_path { int count; struct move move[MAX_MOVES]; uint64_t price; };
+
+/*
+ * Shortest path (Dijkstra) over the placements of a value of type `t` (t->place is not read).  Moves
+ * act on the innermost axes of a dim; reductions and gathers may take several axes at once.  False:
+ * there is none (to P, or from one P to another).
+ */
+bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t,
+		  const struct placement *from, const struct placement *to, struct reshard_path *out);
+
+#endif

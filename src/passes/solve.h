@@ -1,0 +1,39 @@
+/* What the files of the placement solver share (solve.c, solve_axis.c, solve_insert.c). */
+#ifndef FS_SOLVE_H
+#define FS_SOLVE_H
+
+#include "machine.h"
+#include "passes.h"
+
+/*
+ * Labels of one mesh axis.  A value is produced under one label and, where it has several users, may
+ * also be held under another, so that one gather serves them all (held == produced: no second copy).
+ * An op wants each operand under a label of its strategy.
+ */
+struct axis_labels {
+	label *produced, *held; /* by node id */
+	label *want;            /* by place in graph.operands */
+	label *want_output;     /* by output */
+};
+
+struct solver {
+	const struct graph *g;
+	const struct mesh *mesh;
+	const struct machine *machine;
+	const bool *reached;
+	bool exact;
+	struct axis_labels axis[MAX_AXES];
+	struct arena arena;
+	struct solve_stats stats;
+};
+
+/* What axis `axis` does with a placement. */
+label label_of(const struct placement *p, int axis);
+
+/* Labels all values for one axis, the other axes held as they are: the exact minimum. */
+enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *changed, struct diag *d);
+
+/* The placed graph that the labels mean: placements on all types, reshards where they differ. */
+struct graph *solve_insert(const struct solver *s);
+
+#endif

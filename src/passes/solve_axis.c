@@ -1,0 +1,653 @@
+/*
+ * One mesh axis, solved exactly: a factor graph over the graph's values and ops.
+ *
+ *   variable of a value: pairs (produced p, held q); q == p: no second copy.  Only labels that matter:
+ *       p that its producer can make, q that some user wants and that is not free from p.
+ *   variable of an op: its strategy.  So every table has two variables at the most:
+ *       value:          the price of p -> q
+ *       op:             the time of the strategy
+ *       operand x op:   the price from p or q, whichever is less, to what the strategy wants
+ *       result x op:    0 where the strategy makes p, else infinite
+ *
+ * Values that hang on no parameter, no float input and nothing sharded on this axis (masks, rotary
+ * tables) are R and have no variables.  Ops with equal attributes, types and labels on the other axes
+ * share a class: strategies, times and tables are made once.
+ */
+#include "eliminate.h"
+#include "solve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CELLS ((uint64_t)1 << 24)
+#define MAX_PAIRS (LABEL_COUNT * LABEL_COUNT)
+
+/* Labels as a bit mask. */
+typedef uint16_t label_set;
+#define PARTIALS ((label_set)(1u << LABEL_SUM | 1u << LABEL_MAX | 1u << LABEL_MIN))
+
+struct domain {
+	label_set produced, wanted;
+	int count;
+	label (*pair)[2];
+};
+
+/* Ops that cannot be told apart on this axis. */
+struct op_class {
+	struct strategies strategies;
+	uint64_t *price;            /* of each strategy */
+	label_set made;             /* labels of the result */
+	label_set *wants;           /* of each operand */
+};
+
+/* Values whose resharding costs the same. */
+struct value_class {
+	int64_t shape[MAX_RANK];
+	int rank, item;
+	uint64_t price[LABEL_COUNT][LABEL_COUNT];
+};
+
+struct work {
+	struct solver *s;
+	int axis;
+	int32_t ranks;
+	struct arena arena;
+	struct factor_graph fg;
+	uint16_t *uses;             /* by node, outputs counted */
+	bool *fixed;                /* by node: R, no variable */
+	label_set *wanted;          /* by node */
+	uint32_t *op_class;         /* by node */
+	uint32_t *value_class;      /* by node */
+	uint32_t *domain;           /* by node */
+	uint32_t *value_var, *op_var; /* by node */
+	VEC(struct op_class) classes;
+	VEC(struct value_class) value_classes;
+	VEC(struct domain) domains;
+	struct hash_table class_table, value_table, table_table;
+	VEC(const uint64_t *) keys;   /* of class_table, value_table: length first */
+	VEC(struct { uint64_t key[4]; const uint64_t *cost; }) tables;
+};
+
+static bool is_shard(label l)
+{
+	return l >= LABEL_S(0);
+}
+
+/* --- local shapes over the other axes --- */
+
+static int64_t divided(int64_t size, int32_t ranks)
+{
+	return size / ranks + (size % ranks != 0);
+}
+
+/* Divides the dims that the other axes shard; at(axis) gives their label. */
+static void shape_over(const struct work *w, const struct type *t, const label *at, int64_t *shape)
+{
+	memcpy(shape, t->dim, sizeof(*shape) * t->rank);
+	for (int a = 0; a < w->s->mesh->count; a++)
+		if (is_shard(at[a]))
+			shape[at[a] - LABEL_S(0)] = divided(shape[at[a] - LABEL_S(0)], w->s->mesh->axis[a].size);
+}
+
+/* Labels of a value (or of operand place `slot`) on all axes but this one. */
+static void others_of_value(const struct work *w, struct node_id n, label at[MAX_AXES])
+{
+	for (int a = 0; a < w->s->mesh->count; a++)
+		at[a] = a == w->axis ? LABEL_R : w->s->axis[a].produced[n.i];
+}
+
+static void others_of_slot(const struct work *w, uint32_t slot, label at[MAX_AXES])
+{
+	for (int a = 0; a < w->s->mesh->count; a++)
+		at[a] = a == w->axis ? LABEL_R : w->s->axis[a].want[slot];
+}
+
+/* --- interning by a key of 64-bit words --- */
+
+struct key_query { const struct work *w; const uint64_t *key; };
+
+static bool same_key(const void *context, uint32_t i)
+{
+	const struct key_query *q = context;
+	const uint64_t *have = q->w->keys.items[i];
+	return have[0] == q->key[0] && memcmp(have, q->key, sizeof(*have) * (size_t)have[0]) == 0;
+}
+
+static uint64_t pack(const label *at)
+{
+	uint64_t packed;
+	memcpy(&packed, at, sizeof(packed));
+	return packed;
+}
+_Static_assert(MAX_AXES * sizeof(label) == sizeof(uint64_t), "labels of all axes are one word");
+
+/* --- classes of values --- */
+
+static uint32_t make_value_class(struct work *w, const struct type *t, const label *at)
+{
+	struct value_class *c = vec_push(&w->value_classes);
+	c->rank = t->rank;
+	c->item = dtype_size((enum dtype)t->dtype);
+	shape_over(w, t, at, c->shape);
+	for (int p = 0; p < LABEL_S(t->rank); p++)
+		for (int q = 0; q < LABEL_S(t->rank); q++)
+			c->price[p][q] = move_price(w->s->machine, c->shape, c->rank, c->item, (label)p, (label)q, w->ranks);
+	return w->value_classes.count - 1;
+}
+
+static uint32_t value_class_of(struct work *w, struct node_id n)
+{
+	label at[MAX_AXES] = { 0 };
+	others_of_value(w, n, at);
+	uint64_t key[3] = { 3, graph_node(w->s->g, n)->type.i, pack(at) };
+	uint64_t hash = hash_bytes(key, sizeof(key), 0);
+	struct key_query q = { w, key };
+	uint32_t i = hash_find(&w->value_table, hash, same_key, &q);
+	if (i == UINT32_MAX) {
+		i = w->keys.count;
+		uint64_t stored[4] = { key[0], key[1], key[2], make_value_class(w, graph_type(w->s->g, n), at) };
+		*vec_push(&w->keys) = arena_copy(&w->arena, stored, sizeof(stored));
+		hash_insert(&w->value_table, hash, i);
+	}
+	return (uint32_t)w->keys.items[i][3];
+}
+
+/* --- classes of ops --- */
+
+/* Does the strategy use a source as it is pinned: sharded, on this axis? */
+static bool uses_pin(const struct work *w, struct node_id n, const label *at)
+{
+	for (int k = 0; k < graph_node(w->s->g, n)->count; k++) {
+		struct node_id x = graph_operand(w->s->g, n, k);
+		if (is_shard(at[k]) && op_is_source(graph_op(w->s->g, x)) && w->s->axis[w->axis].produced[x.i] == at[k])
+			return true;
+	}
+	return false;
+}
+
+/* A dim smaller than the axis is sharded only where a source was pinned so. */
+static bool strategy_allowed(const struct work *w, struct node_id n, const label *at, const int64_t (*shape)[MAX_RANK])
+{
+	for (int k = 0; k <= graph_node(w->s->g, n)->count; k++)
+		if (is_shard(at[k]) && shape[k][at[k] - LABEL_S(0)] < w->ranks)
+			return uses_pin(w, n, at);
+	return true;
+}
+
+/* Drops strategies that shard dims too small; keeps order. */
+static void strategies_filter(const struct work *w, struct node_id n, const int64_t (*shape)[MAX_RANK], struct strategies *all)
+{
+	int kept = 0;
+	for (int i = 0; i < all->count; i++) {
+		if (!strategy_allowed(w, n, &all->at[i * all->stride], shape))
+			continue;
+		memmove(&all->at[kept * all->stride], &all->at[i * all->stride], (size_t)all->stride * sizeof(label));
+		all->divided[kept++] = all->divided[i];
+	}
+	all->count = kept;
+}
+
+/* A constraint on this axis leaves one strategy. */
+static void constrain_strategies(const struct work *w, struct node_id n, struct strategies *out)
+{
+	label l = label_of(graph_placement(w->s->g, n), w->axis);
+	out->count = 1;
+	out->at[0] = out->at[1] = l;
+	out->divided[0] = false;
+}
+
+static void node_shapes(const struct work *w, struct node_id n, int64_t (*shape)[MAX_RANK])
+{
+	const struct node *node = graph_node(w->s->g, n);
+	label at[MAX_AXES] = { 0 };
+	for (int k = 0; k < node->count; k++) {
+		others_of_slot(w, node->first + (uint32_t)k, at);
+		shape_over(w, graph_type(w->s->g, graph_operand(w->s->g, n, k)), at, shape[k]);
+	}
+	others_of_value(w, n, at);
+	shape_over(w, graph_type(w->s->g, n), at, shape[node->count]);
+}
+
+static uint32_t make_op_class(struct work *w, struct node_id n)
+{
+	const struct graph *g = w->s->g;
+	const struct node *node = graph_node(g, n);
+	int64_t (*shape)[MAX_RANK] = arena_array(&w->arena, node->count + 1u, sizeof(*shape));
+	node_shapes(w, n, shape);
+	struct op_class c = { 0 };
+	const int64_t (*seen)[MAX_RANK] = (const int64_t (*)[MAX_RANK])shape;
+	op_strategies(g, n, seen, w->ranks, w->s->exact, &w->arena, &c.strategies);
+	if (node->op == OP_CONSTRAIN && (graph_int(g, n, ATTR_AXES, 0) >> w->axis & 1))
+		constrain_strategies(w, n, &c.strategies);
+	else
+		strategies_filter(w, n, seen, &c.strategies);
+	uint64_t full = op_price(w->s->machine, g, n, seen);
+	c.price = arena_array(&w->arena, (size_t)c.strategies.count + 1, sizeof(*c.price));
+	c.wants = arena_array(&w->arena, node->count + 1u, sizeof(*c.wants));
+	for (int i = 0; i < c.strategies.count; i++) {
+		const label *at = &c.strategies.at[i * c.strategies.stride];
+		c.price[i] = c.strategies.divided[i] ? full / (uint64_t)w->ranks : full;
+		c.made |= (label_set)(1u << at[node->count]);
+		for (int k = 0; k < node->count; k++)
+			c.wants[k] |= (label_set)(1u << at[k]);
+	}
+	*vec_push(&w->classes) = c;
+	return w->classes.count - 1;
+}
+
+/* The words that tell an op from others: op, attributes, types, labels on the other axes, small pins. */
+static uint64_t *op_key(struct work *w, struct node_id n)
+{
+	const struct graph *g = w->s->g;
+	const struct node *node = graph_node(g, n);
+	uint64_t *key = arena_array(&w->arena, 6 + 3 * (size_t)node->count, sizeof(*key));
+	label at[MAX_AXES] = { 0 };
+	uint64_t *k = key + 1;
+	others_of_value(w, n, at);
+	*k++ = (uint64_t)node->op << 32 | node->attrs.i;
+	*k++ = node->type.i;
+	*k++ = pack(at);
+	for (int i = 0; i < node->count; i++) {
+		struct node_id x = graph_operand(g, n, i);
+		others_of_slot(w, node->first + (uint32_t)i, at);
+		*k++ = graph_node(g, x)->type.i;
+		*k++ = pack(at);
+		*k++ = op_is_source(graph_op(g, x)) ? 1u + w->s->axis[w->axis].produced[x.i] : 0;
+	}
+	key[0] = (uint64_t)(k - key);
+	return key;
+}
+
+static uint32_t op_class_of(struct work *w, struct node_id n)
+{
+	uint64_t *key = op_key(w, n);
+	uint64_t hash = hash_bytes(key, sizeof(*key) * (size_t)key[0], 1);
+	struct key_query q = { w, key };
+	uint32_t i = hash_find(&w->class_table, hash, same_key, &q);
+	if (i == UINT32_MAX) {
+		i = w->keys.count;
+		*vec_push(&w->keys) = key;
+		hash_insert(&w->class_table, hash, i);
+		key[key[0]] = make_op_class(w, n); /* room was left for it */
+	}
+	const uint64_t *found = w->keys.items[i];
+	return (uint32_t)found[found[0]];
+}
+
+/* --- which values have variables, what is wanted of them --- */
+
+static bool source_carries(const struct work *w, struct node_id n)
+{
+	enum op op = graph_op(w->s->g, n);
+	const struct type *t = graph_type(w->s->g, n);
+	return w->s->axis[w->axis].produced[n.i] != LABEL_R ||
+	       (op == OP_PARAM && graph_int(w->s->g, n, ATTR_BUFFER, 0) == 0) ||
+	       (op == OP_INPUT && dtype_class((enum dtype)t->dtype) >= DC_FP8);
+}
+
+static void find_fixed(struct work *w)
+{
+	const struct graph *g = w->s->g;
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id n = { i };
+		bool carries = op_is_source(graph_op(g, n)) ? source_carries(w, n) : graph_op(g, n) == OP_CONSTRAIN;
+		for (int k = 0; k < graph_node(g, n)->count; k++)
+			carries |= !w->fixed[graph_operand(g, n, k).i];
+		w->fixed[i] = !carries;
+	}
+}
+
+static void count_uses(struct work *w)
+{
+	const struct graph *g = w->s->g;
+	for (uint32_t i = 1; i < g->nodes.count; i++)
+		for (int k = 0; w->s->reached[i] && k < g->nodes.items[i].count; k++) {
+			uint16_t *u = &w->uses[graph_operand(g, (struct node_id){ i }, k).i];
+			*u += *u < UINT16_MAX;
+		}
+	for (uint32_t i = 0; i < g->outputs.count; i++)
+		w->uses[g->outputs.items[i].value.i]++;
+}
+
+static bool has_op(const struct work *w, uint32_t i)
+{
+	return w->s->reached[i] && !w->fixed[i] && !op_is_source((enum op)w->s->g->nodes.items[i].op);
+}
+
+/* Labels that an output may end under: any that is whole or sharded evenly enough. */
+static label_set output_labels(const struct work *w, struct node_id n)
+{
+	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
+	label_set set = 1u << LABEL_R;
+	for (int d = 0; d < c->rank; d++)
+		if (c->shape[d] >= w->ranks)
+			set |= (label_set)(1u << LABEL_S(d));
+	return set;
+}
+
+static void classify(struct work *w)
+{
+	const struct graph *g = w->s->g;
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		if (!w->s->reached[i] || w->fixed[i])
+			continue;
+		struct node_id n = { i };
+		w->value_class[i] = value_class_of(w, n);
+		if (!has_op(w, i))
+			continue;
+		w->op_class[i] = op_class_of(w, n);
+		for (int k = 0; k < graph_node(g, n)->count; k++)
+			w->wanted[graph_operand(g, n, k).i] |= w->classes.items[w->op_class[i]].wants[k];
+	}
+	for (uint32_t i = 0; i < g->outputs.count; i++) {
+		struct node_id n = g->outputs.items[i].value;
+		if (!w->fixed[n.i])
+			w->wanted[n.i] |= output_labels(w, n);
+	}
+}
+
+/* --- domains --- */
+
+static uint32_t make_domain(struct work *w, label_set produced, label_set wanted)
+{
+	struct domain d = { produced, wanted, 0, arena_array(&w->arena, MAX_PAIRS, 2) };
+	for (int p = 0; p < LABEL_COUNT; p++) {
+		if (!(produced >> p & 1))
+			continue;
+		d.pair[d.count][0] = d.pair[d.count][1] = (label)p;
+		d.count++;
+		for (int q = 0; q < LABEL_COUNT && p != LABEL_R; q++)
+			if (q != p && (wanted & (label_set)~PARTIALS) >> q & 1) {
+				d.pair[d.count][0] = (label)p;
+				d.pair[d.count++][1] = (label)q;
+			}
+	}
+	*vec_push(&w->domains) = d;
+	return w->domains.count - 1;
+}
+
+static uint32_t domain_of(struct work *w, struct node_id n)
+{
+	const struct graph *g = w->s->g;
+	bool source = op_is_source(graph_op(g, n));
+	label_set produced = source ? (label_set)(1u << w->s->axis[w->axis].produced[n.i])
+				    : w->classes.items[w->op_class[n.i]].made;
+	bool hard = source && (graph_int(g, n, ATTR_HARD, 0) >> w->axis & 1);
+	label_set wanted = w->uses[n.i] > 1 && !hard ? w->wanted[n.i] : 0;
+	for (uint32_t i = 0; i < w->domains.count; i++)
+		if (w->domains.items[i].produced == produced && w->domains.items[i].wanted == wanted)
+			return i;
+	return make_domain(w, produced, wanted);
+}
+
+/* --- tables, shared by what they depend on --- */
+
+enum table_kind { TABLE_HOLD, TABLE_TIME, TABLE_OPERAND, TABLE_RESULT, TABLE_OUTPUT };
+
+struct table_query { const struct work *w; const uint64_t *key; };
+
+static bool same_table(const void *context, uint32_t i)
+{
+	const struct table_query *q = context;
+	return memcmp(q->w->tables.items[i].key, q->key, sizeof(q->w->tables.items[i].key)) == 0;
+}
+
+/* The table of a key, or a new one of `cells` to be filled: *fresh. */
+static uint64_t *table_of(struct work *w, const uint64_t key[4], size_t cells, bool *fresh)
+{
+	uint64_t hash = hash_bytes(key, 4 * sizeof(*key), 2);
+	struct table_query q = { w, key };
+	uint32_t i = hash_find(&w->table_table, hash, same_table, &q);
+	*fresh = i == UINT32_MAX;
+	if (*fresh) {
+		i = w->tables.count;
+		vec_push(&w->tables);
+		memcpy(w->tables.items[i].key, key, 4 * sizeof(*key));
+		w->tables.items[i].cost = arena_array(&w->arena, cells, sizeof(uint64_t));
+		hash_insert(&w->table_table, hash, i);
+	}
+	return (uint64_t *)(uintptr_t)w->tables.items[i].cost;
+}
+
+static uint64_t price_between(const struct value_class *c, const label *pair, label want)
+{
+	uint64_t p = c->price[pair[0]][want], q = c->price[pair[1]][want];
+	return p < q ? p : q;
+}
+
+static void add_hold(struct work *w, struct node_id n)
+{
+	const struct domain *d = &w->domains.items[w->domain[n.i]];
+	if (d->count == 1 || d->wanted == 0)
+		return;
+	bool fresh;
+	uint64_t key[4] = { TABLE_HOLD, w->domain[n.i], w->value_class[n.i], 0 };
+	uint64_t *cost = table_of(w, key, (size_t)d->count, &fresh);
+	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
+	for (int i = 0; fresh && i < d->count; i++)
+		cost[i] = c->price[d->pair[i][0]][d->pair[i][1]];
+	factor_graph_add(&w->fg, 1, &w->value_var[n.i], cost);
+}
+
+/* A hard parameter is used as it lies, or, where it is whole, sliced. */
+static uint64_t hard_price(label pinned, label want)
+{
+	return pinned == LABEL_R || pinned == want ? 0 : PRICE_INF;
+}
+
+static void add_operand(struct work *w, struct node_id n, int k)
+{
+	struct node_id x = graph_operand(w->s->g, n, k);
+	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
+	int strategies = c->strategies.count, stride = c->strategies.stride;
+	if (w->fixed[x.i])
+		return; /* R: a slice is nearly free */
+	bool hard = graph_op(w->s->g, x) == OP_PARAM && (graph_int(w->s->g, x, ATTR_HARD, 0) >> w->axis & 1), fresh;
+	const struct domain *d = &w->domains.items[w->domain[x.i]];
+	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)k << 16, w->domain[x.i], w->value_class[x.i],
+			    w->op_class[n.i] };
+	uint64_t *cost = table_of(w, key, (size_t)d->count * (size_t)strategies, &fresh);
+	const struct value_class *v = &w->value_classes.items[w->value_class[x.i]];
+	for (int i = 0; fresh && i < d->count; i++)
+		for (int s = 0; s < strategies; s++) {
+			label want = c->strategies.at[s * stride + k];
+			cost[i * strategies + s] = hard ? hard_price(d->pair[i][0], want)
+							: price_between(v, d->pair[i], want);
+		}
+	uint32_t scope[2] = { w->value_var[x.i], w->op_var[n.i] };
+	factor_graph_add(&w->fg, 2, scope, cost);
+}
+
+static void add_result(struct work *w, struct node_id n)
+{
+	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
+	const struct domain *d = &w->domains.items[w->domain[n.i]];
+	int strategies = c->strategies.count, stride = c->strategies.stride;
+	bool fresh;
+	uint64_t key[4] = { TABLE_RESULT, w->domain[n.i], w->op_class[n.i], 0 };
+	uint64_t *cost = table_of(w, key, (size_t)d->count * (size_t)strategies, &fresh);
+	for (int i = 0; fresh && i < d->count; i++)
+		for (int s = 0; s < strategies; s++)
+			cost[i * strategies + s] = c->strategies.at[s * stride + stride - 1] == d->pair[i][0] ? 0 : ELIM_INF;
+	uint32_t scope[2] = { w->value_var[n.i], w->op_var[n.i] };
+	factor_graph_add(&w->fg, 2, scope, cost);
+}
+
+/* The label under which an output leaves, and its price. */
+static uint64_t output_price(const struct work *w, struct node_id n, const label *pair, label *best)
+{
+	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
+	label_set allowed = output_labels(w, n);
+	for (int i = 0; i < 2; i++)
+		if (!(PARTIALS >> pair[i] & 1)) {
+			*best = pair[i];
+			return 0;
+		}
+	uint64_t least = PRICE_INF;
+	*best = LABEL_R;
+	for (int l = 0; l < LABEL_S(c->rank); l++)
+		if ((allowed >> l & 1) && price_between(c, pair, (label)l) < least) {
+			least = price_between(c, pair, (label)l);
+			*best = (label)l;
+		}
+	return least;
+}
+
+static void add_output(struct work *w, struct node_id n)
+{
+	const struct domain *d = &w->domains.items[w->domain[n.i]];
+	bool fresh;
+	uint64_t key[4] = { TABLE_OUTPUT, w->domain[n.i], w->value_class[n.i], 0 };
+	uint64_t *cost = table_of(w, key, (size_t)d->count, &fresh);
+	for (int i = 0; fresh && i < d->count; i++) {
+		label best;
+		cost[i] = output_price(w, n, d->pair[i], &best);
+	}
+	factor_graph_add(&w->fg, 1, &w->value_var[n.i], cost);
+}
+
+static void build(struct work *w)
+{
+	const struct graph *g = w->s->g;
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!w->s->reached[i] || w->fixed[i])
+			continue;
+		w->domain[i] = domain_of(w, n);
+		w->value_var[i] = factor_graph_variable(&w->fg, (uint32_t)w->domains.items[w->domain[i]].count);
+		add_hold(w, n);
+		if (!has_op(w, i))
+			continue;
+		const struct op_class *c = &w->classes.items[w->op_class[i]];
+		w->op_var[i] = factor_graph_variable(&w->fg, (uint32_t)c->strategies.count);
+		factor_graph_add(&w->fg, 1, &w->op_var[i], c->price);
+		for (int k = 0; k < graph_node(g, n)->count; k++)
+			add_operand(w, n, k);
+		add_result(w, n);
+	}
+	for (uint32_t i = 0; i < g->outputs.count; i++)
+		if (!w->fixed[g->outputs.items[i].value.i])
+			add_output(w, g->outputs.items[i].value);
+}
+
+/* --- reading the answer --- */
+
+static bool set_label(label *at, label l)
+{
+	bool changed = *at != l;
+	*at = l;
+	return changed;
+}
+
+static bool decode_node(struct work *w, const uint32_t *pick, uint32_t i)
+{
+	const struct graph *g = w->s->g;
+	struct axis_labels *l = &w->s->axis[w->axis];
+	label none[2] = { LABEL_R, LABEL_R };
+	const label *pair = w->fixed[i] ? none : w->domains.items[w->domain[i]].pair[pick[w->value_var[i]]];
+	bool changed = set_label(&l->produced[i], pair[0]);
+	changed |= set_label(&l->held[i], pair[1]);
+	const struct node *node = &g->nodes.items[i];
+	const label *at = NULL;
+	if (has_op(w, i)) {
+		const struct strategies *s = &w->classes.items[w->op_class[i]].strategies;
+		at = &s->at[(int)pick[w->op_var[i]] * s->stride];
+	}
+	for (int k = 0; k < node->count; k++)
+		changed |= set_label(&l->want[node->first + (uint32_t)k], at ? at[k] : LABEL_R);
+	return changed;
+}
+
+static bool decode(struct work *w, const uint32_t *pick)
+{
+	const struct graph *g = w->s->g;
+	struct axis_labels *l = &w->s->axis[w->axis];
+	bool changed = false;
+	for (uint32_t i = 1; i < g->nodes.count; i++)
+		if (w->s->reached[i])
+			changed |= decode_node(w, pick, i);
+	for (uint32_t i = 0; i < g->outputs.count; i++) {
+		struct node_id n = g->outputs.items[i].value;
+		label pair[2] = { l->produced[n.i], l->held[n.i] }, best = LABEL_R;
+		if (!w->fixed[n.i])
+			output_price(w, n, pair, &best);
+		changed |= set_label(&l->want_output[i], best);
+	}
+	return changed;
+}
+
+/* --- the axis --- */
+
+static void work_init(struct work *w)
+{
+	size_t n = w->s->g->nodes.count;
+	w->uses = arena_array(&w->arena, n, sizeof(*w->uses));
+	w->fixed = arena_array(&w->arena, n, sizeof(*w->fixed));
+	w->wanted = arena_array(&w->arena, n, sizeof(*w->wanted));
+	w->op_class = arena_array(&w->arena, n, sizeof(*w->op_class));
+	w->value_class = arena_array(&w->arena, n, sizeof(*w->value_class));
+	w->domain = arena_array(&w->arena, n, sizeof(*w->domain));
+	w->value_var = arena_array(&w->arena, n, sizeof(*w->value_var));
+	w->op_var = arena_array(&w->arena, n, sizeof(*w->op_var));
+}
+
+static void work_release(struct work *w)
+{
+	arena_release(&w->arena);
+	factor_graph_release(&w->fg);
+	vec_release(&w->classes);
+	vec_release(&w->value_classes);
+	vec_release(&w->domains);
+	vec_release(&w->keys);
+	vec_release(&w->tables);
+	hash_release(&w->class_table);
+	hash_release(&w->value_table);
+	hash_release(&w->table_table);
+}
+
+/* The node whose variable the elimination ended at, for the message. */
+static struct node_id node_of_variable(const struct work *w, uint32_t variable)
+{
+	for (uint32_t i = 1; i < w->s->g->nodes.count; i++)
+		if (!w->fixed[i] && w->s->reached[i] &&
+		    (w->value_var[i] == variable || (has_op(w, i) && w->op_var[i] == variable)))
+			return (struct node_id){ i };
+	return NODE_NONE;
+}
+
+static enum fs_status no_answer(const struct work *w, enum elim_status why, const struct elim_result *r, struct diag *d)
+{
+	char where[512] = "the graph";
+	struct node_id n = node_of_variable(w, r->where);
+	if (node_is(n))
+		node_describe(w->s->g, n, where, sizeof(where));
+	const char *axis = w->s->mesh->axis[w->axis].name;
+	if (why == ELIM_INFEASIBLE)
+		return diag_set(d, FS_INVALID, "no placement on axis '%s' satisfies what is pinned around %s: a parameter with a "
+				"tensor-parallel style may not be gathered; use --place for one that may", axis, where);
+	return diag_set(d, FS_UNSUPPORTED, "the graph around %s is too wide to be placed exactly on axis '%s' (a table of %llu cells)",
+			where, axis, (unsigned long long)r->widest);
+}
+
+enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *changed, struct diag *d)
+{
+	struct work w = { .s = s, .axis = axis, .ranks = s->mesh->axis[axis].size };
+	work_init(&w);
+	find_fixed(&w);
+	count_uses(&w);
+	classify(&w);
+	build(&w);
+	uint32_t *pick = arena_array(&w.arena, w.fg.labels.count + 1, sizeof(*pick));
+	struct elim_result r = { 0 };
+	enum elim_status e = eliminate(&w.fg, MAX_CELLS, pick, &r);
+	enum fs_status status = FS_OK;
+	if (e != ELIM_OK)
+		status = no_answer(&w, e, &r, d);
+	else
+		*changed = decode(&w, pick);
+	*cost = r.cost;
+	s->stats.cells += r.cells;
+	s->stats.widest = r.widest > s->stats.widest ? r.widest : s->stats.widest;
+	work_release(&w);
+	return status;
+}

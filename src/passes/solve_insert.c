@@ -1,0 +1,222 @@
+/*
+ * From labels to the placed graph: every value gets the placement that its labels on all axes make,
+ * and a reshard stands where a user wants another.  A value that is also held elsewhere is resharded
+ * once for all users that start from there.
+ *
+ * Axes that shard one dim nest: parameters as written, other values in mesh order, unless an operand
+ * nests otherwise: then the whole op follows it.
+ */
+#include "solve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct insert {
+	const struct solver *s;
+	const struct graph *from;
+	struct graph *to;
+	struct node_id *made;         /* by old id: the value as produced */
+	uint8_t (*order)[MAX_AXES];   /* by old id: axes, major first, where they shard one dim */
+};
+
+static struct part part_of(int axis, label l)
+{
+	static const uint8_t kinds[] = { [LABEL_SUM] = PART_SUM, [LABEL_MAX] = PART_MAX, [LABEL_MIN] = PART_MIN };
+	if (l >= LABEL_S(0))
+		return (struct part){ (uint8_t)axis, PART_SHARD, (uint8_t)(l - LABEL_S(0)) };
+	return (struct part){ (uint8_t)axis, kinds[l], 0 };
+}
+
+/* The placement of labels at[axis], nested in `order`. */
+static struct placement compose(const struct insert *x, const label *at, const uint8_t *order)
+{
+	struct placement p = { 0 };
+	for (int i = 0; i < x->s->mesh->count; i++)
+		if (at[order[i]] != LABEL_R)
+			p.at[p.count++] = part_of(order[i], at[order[i]]);
+	placement_canonical(&p);
+	return p;
+}
+
+enum which { PRODUCED, HELD };
+
+static void value_labels(const struct insert *x, struct node_id n, enum which which, label at[MAX_AXES])
+{
+	for (int a = 0; a < x->s->mesh->count; a++)
+		at[a] = which == HELD ? x->s->axis[a].held[n.i] : x->s->axis[a].produced[n.i];
+}
+
+static void slot_labels(const struct insert *x, uint32_t slot, label at[MAX_AXES])
+{
+	for (int a = 0; a < x->s->mesh->count; a++)
+		at[a] = x->s->axis[a].want[slot];
+}
+
+/* --- nesting orders --- */
+
+static void mesh_order(const struct insert *x, uint8_t *order)
+{
+	for (int a = 0; a < x->s->mesh->count; a++)
+		order[a] = (uint8_t)a;
+}
+
+/* The order in which a placement, as written, names the axes; axes that it does not name come after. */
+static void written_order(const struct insert *x, const struct placement *p, uint8_t *order)
+{
+	int count = 0;
+	uint32_t named = 0;
+	for (int i = 0; i < p->count; i++) {
+		order[count++] = p->at[i].axis;
+		named |= 1u << p->at[i].axis;
+	}
+	for (int a = 0; a < x->s->mesh->count; a++)
+		if (!(named >> a & 1))
+			order[count++] = (uint8_t)a;
+}
+
+/* Do two axes shard one dim of this operand, nested otherwise than the mesh? */
+static bool nests_oddly(const struct insert *x, const label *at, const uint8_t *order)
+{
+	for (int i = 0; i < x->s->mesh->count; i++)
+		for (int k = i + 1; k < x->s->mesh->count; k++)
+			if (order[i] > order[k] && at[order[i]] >= LABEL_S(0) && at[order[i]] == at[order[k]])
+				return true;
+	return false;
+}
+
+static void op_order(struct insert *x, struct node_id n)
+{
+	const struct node *node = graph_node(x->from, n);
+	uint8_t *order = x->order[n.i];
+	mesh_order(x, order);
+	if (op_is_source((enum op)node->op)) {
+		written_order(x, &graph_type(x->from, n)->place, order);
+		return;
+	}
+	for (int k = 0; k < node->count; k++) {
+		label at[MAX_AXES] = { 0 };
+		const uint8_t *from = x->order[graph_operand(x->from, n, k).i];
+		slot_labels(x, node->first + (uint32_t)k, at);
+		if (nests_oddly(x, at, from)) {
+			memcpy(order, from, MAX_AXES);
+			return;
+		}
+	}
+}
+
+/* --- reshards --- */
+
+static struct prov_id prov_for(const struct insert *x, struct node_id user)
+{
+	struct prov p = *graph_prov(x->from, user);
+	p.pass = "solve";
+	return context_prov(x->from->context, &p);
+}
+
+static struct node_id reshard(struct insert *x, struct node_id v, const struct placement *to, struct prov_id prov)
+{
+	struct type t = *graph_type(x->to, v);
+	if (placement_equal(&t.place, to))
+		return v;
+	t.place = *to;
+	struct attrs a = { 0 };
+	attrs_placement(&a, to);
+	return graph_emit_typed(x->to, OP_RESHARD, &v, 1, &a, &t, prov);
+}
+
+static uint64_t price(const struct insert *x, const struct type *t, const label *from, const label *to)
+{
+	uint64_t sum = 0;
+	for (int a = 0; a < x->s->mesh->count; a++)
+		sum += move_price(x->s->machine, t->dim, t->rank, dtype_size((enum dtype)t->dtype), from[a], to[a],
+				  x->s->mesh->axis[a].size);
+	return sum;
+}
+
+/* Value n (old id) under the labels `want`, from where it is cheaper: as produced, or as held. */
+static struct node_id value_as(struct insert *x, struct node_id n, const label *want, const uint8_t *order,
+			       struct node_id user)
+{
+	label produced[MAX_AXES] = { 0 }, held[MAX_AXES] = { 0 };
+	value_labels(x, n, PRODUCED, produced);
+	value_labels(x, n, HELD, held);
+	struct placement to = compose(x, want, order);
+	struct node_id v = x->made[n.i];
+	const struct type *t = graph_type(x->to, v);
+	if (memcmp(produced, held, sizeof(held)) != 0 && !placement_equal(&t->place, &to) &&
+	    price(x, t, held, want) < price(x, t, produced, want)) {
+		struct placement also = compose(x, held, x->order[n.i]);
+		v = reshard(x, v, &also, prov_for(x, user));
+	}
+	return reshard(x, v, &to, prov_for(x, user));
+}
+
+/* --- nodes --- */
+
+static struct node_id place_source(struct insert *x, struct node_id n)
+{
+	label at[MAX_AXES] = { 0 };
+	value_labels(x, n, PRODUCED, at);
+	struct type t = *graph_type(x->from, n);
+	t.place = compose(x, at, x->order[n.i]);
+	struct attrs a;
+	graph_attrs(x->from, n, &a);
+	return graph_emit_typed(x->to, graph_op(x->from, n), NULL, 0, &a, &t, graph_node(x->from, n)->prov);
+}
+
+static struct node_id place_op(struct insert *x, struct node_id n)
+{
+	const struct node *node = graph_node(x->from, n);
+	struct node_id *in = malloc(sizeof(*in) * (node->count + 1u));
+	if (in == NULL)
+		BUG("out of memory");
+	label at[MAX_AXES] = { 0 };
+	for (int k = 0; k < node->count; k++) {
+		slot_labels(x, node->first + (uint32_t)k, at);
+		in[k] = value_as(x, graph_operand(x->from, n, k), at, x->order[n.i], n);
+	}
+	struct node_id made = in[0];
+	if (node->op != OP_CONSTRAIN) {
+		struct type t = *graph_type(x->from, n);
+		struct attrs a;
+		graph_attrs(x->from, n, &a);
+		value_labels(x, n, PRODUCED, at);
+		t.place = compose(x, at, x->order[n.i]);
+		made = graph_emit_typed(x->to, (enum op)node->op, in, node->count, &a, &t, node->prov);
+	}
+	free(in);
+	return made;
+}
+
+static void place_outputs(struct insert *x)
+{
+	for (uint32_t i = 0; i < x->from->outputs.count; i++) {
+		struct output o = x->from->outputs.items[i];
+		label at[MAX_AXES] = { 0 };
+		for (int a = 0; a < x->s->mesh->count; a++)
+			at[a] = x->s->axis[a].want_output[i];
+		o.value = value_as(x, o.value, at, x->order[o.value.i], o.value);
+		graph_output(x->to, &o);
+	}
+}
+
+struct graph *solve_insert(const struct solver *s)
+{
+	const struct graph *g = s->g;
+	struct insert x = { .s = s, .from = g, .to = graph_create(g->context, STAGE_PLACED) };
+	x.made = calloc(g->nodes.count, sizeof(*x.made));
+	x.order = calloc(g->nodes.count, sizeof(*x.order));
+	if (x.made == NULL || x.order == NULL)
+		BUG("out of memory");
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!s->reached[i] && g->nodes.items[i].op != OP_INPUT)
+			continue;
+		op_order(&x, n);
+		x.made[i] = op_is_source(graph_op(g, n)) ? place_source(&x, n) : place_op(&x, n);
+	}
+	place_outputs(&x);
+	free(x.made);
+	free(x.order);
+	return x.to;
+}
