@@ -105,9 +105,9 @@ static enum fs_status parse_meta(struct pt2 *p, struct pt2_tensor *t, const json
 	if (!json_is_integer(type) || !json_is_array(sizes) || !json_is_integer(offset) ||
 	    json_integer_value(offset) < 0)
 		return damaged(p, t->name, "its tensor_meta lacks dtype, sizes or storage_offset", d);
-	if (json_array_size(sizes) > VIEW_MAX_RANK)
+	if (json_array_size(sizes) > FILE_VIEW_MAX_RANK)
 		return diag_set(d, FS_UNSUPPORTED, "%s: tensor '%.200s' has %zu dims; at most %d can be read",
-				file_name(p), t->name, json_array_size(sizes), VIEW_MAX_RANK);
+				file_name(p), t->name, json_array_size(sizes), FILE_VIEW_MAX_RANK);
 	t->view.rank = (int)json_array_size(sizes);
 	t->view.dtype = dtype_from_torch(json_integer_value(type));
 	*first = json_integer_value(offset);
@@ -122,17 +122,17 @@ static enum fs_status place_view(struct pt2 *p, struct pt2_tensor *t, const stru
 				 int64_t first, struct diag *d)
 {
 	int64_t numel, span, skip;
-	if (!view_numel(t->view.dims, t->view.rank, &numel))
+	if (!file_view_numel(t->view.dims, t->view.rank, &numel))
 		return damaged(p, t->name, "it has more elements than can be", d);
 	if (r->size == 0 || numel == 0) {
 		t->state = numel > 0 ? PT2_NO_DATA : PT2_HAS_DATA;
 		return FS_OK;
 	}
-	if (!view_span(&t->view, &span) || !mul_size(first, dtype_size(t->view.dtype), &skip) ||
+	if (!file_view_span(&t->view, &span) || !mul_size(first, dtype_size(t->view.dtype), &skip) ||
 	    skip > r->size || span > r->size - skip)
 		return diag_set(d, FS_INVALID, "%s: tensor '%.200s': %s ends behind the %lld bytes of record '%s': "
 				"the file is damaged", file_name(p), t->name,
-				view_describe(dtype_text(t->view.dtype), t->view.dims, t->view.rank).s,
+				file_view_describe(dtype_text(t->view.dtype), t->view.dims, t->view.rank).s,
 				(long long)r->size, r->name);
 	t->view.offset = r->offset + skip;
 	t->storage = r->offset;
@@ -302,7 +302,7 @@ enum fs_status pt2_read_slice(const struct pt2 *p, const struct pt2_tensor *t, c
 {
 	switch (t->state) {
 	case PT2_HAS_DATA:
-		return view_read(&p->archive.file, &t->view, start, extent, dst, d);
+		return file_view_read(&p->archive.file, &t->view, start, extent, dst, d);
 	case PT2_NO_DATA:
 		return diag_set(d, FS_INVALID, "%s holds no data for '%.200s': pass --weights", file_name(p),
 				t->name);

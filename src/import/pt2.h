@@ -9,7 +9,7 @@
 #define FS_PT2_H
 
 #include "archive.h"
-#include "view.h"
+#include "file_view.h"
 
 enum pt2_state {
 	PT2_HAS_DATA,
@@ -24,7 +24,7 @@ struct pt2_tensor {
 	bool is_constant;  /* not in the state dict: a constant or a non-persistent buffer */
 	enum pt2_state state;
 	int64_t storage;   /* equal: the same memory; -1: none to share */
-	struct view view;  /* dtype DT_NONE where the file does not say */
+	struct file_view view;  /* dtype DT_NONE where the file does not say */
 };
 
 struct pt2 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view.h"
+#include "file_view.h"
 
 #define HEADER_LIMIT 100000000u /* bytes; the format's own limit */
 
@@ -65,9 +65,9 @@ static enum fs_status parse_shape(struct safetensors *f, struct safetensors_entr
 	if (!json_is_array(shape))
 		return damaged(f, e->name, "it has no shape", d);
 	size_t rank = json_array_size(shape);
-	if (rank > VIEW_MAX_RANK)
+	if (rank > FILE_VIEW_MAX_RANK)
 		return diag_set(d, FS_UNSUPPORTED, "%s: tensor '%.200s' has %zu dims; at most %d can be read",
-				f->file.name, e->name, rank, VIEW_MAX_RANK);
+				f->file.name, e->name, rank, FILE_VIEW_MAX_RANK);
 	int64_t *dims = arena_array(&f->arena, rank, sizeof(*dims));
 	for (size_t i = 0; i < rank; i++) {
 		const json_t *dim = json_array_get(shape, i);
@@ -91,16 +91,16 @@ static enum fs_status parse_offsets(struct safetensors *f, struct safetensors_en
 		return damaged(f, e->name, "its data_offsets are not in order", d);
 	e->offset = a;
 	e->bytes = b - a;
-	if (e->dtype == DT_NONE || (view_dense_bytes(e->dtype, e->dims, e->rank, &bytes) && bytes == e->bytes))
+	if (e->dtype == DT_NONE || (file_view_dense_bytes(e->dtype, e->dims, e->rank, &bytes) && bytes == e->bytes))
 		return FS_OK;
 	const char *type = dtype_text(e->dtype);
-	if (!view_dense_bytes(e->dtype, e->dims, e->rank, &bytes))
+	if (!file_view_dense_bytes(e->dtype, e->dims, e->rank, &bytes))
 		return diag_set(d, FS_INVALID, "%s: tensor '%.200s': %s has more bytes than can be: "
 				"the file is damaged", f->file.name, e->name,
-				view_describe(type, e->dims, e->rank).s);
+				file_view_describe(type, e->dims, e->rank).s);
 	return diag_set(d, FS_INVALID, "%s: tensor '%.200s': data_offsets [%lld, %lld] do not match %s "
 			"(%lld bytes): the file is damaged", f->file.name, e->name, (long long)a, (long long)b,
-			view_describe(type, e->dims, e->rank).s, (long long)bytes);
+			file_view_describe(type, e->dims, e->rank).s, (long long)bytes);
 }
 
 static enum fs_status parse_entry(struct safetensors *f, const char *name, const json_t *value, struct diag *d)
@@ -276,7 +276,7 @@ enum fs_status safetensors_read(const struct safetensors *f, const struct safete
 enum fs_status safetensors_read_slice(const struct safetensors *f, const struct safetensors_entry *e,
 				      const int64_t *start, const int64_t *extent, void *dst, struct diag *d)
 {
-	struct view v = { .dtype = e->dtype, .rank = e->rank, .dims = e->dims, .offset = e->offset };
+	struct file_view v = { .dtype = e->dtype, .rank = e->rank, .dims = e->dims, .offset = e->offset };
 	TRY(check_readable(f, e, d));
-	return view_read(&f->file, &v, start, extent, dst, d);
+	return file_view_read(&f->file, &v, start, extent, dst, d);
 }

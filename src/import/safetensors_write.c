@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "safetensors.h"
-#include "view.h"
+#include "file_view.h"
 
 static json_t *shape_json(const struct safetensors_item *t)
 {
@@ -19,7 +19,7 @@ static enum fs_status add_item(json_t *header, const struct safetensors_item *t,
 	int64_t bytes, begin = *end;
 	if (json_object_get(header, t->name) != NULL)
 		return diag_set(d, FS_INVALID, "tensor '%.200s' is there twice", t->name);
-	if (!view_dense_bytes(t->dtype, t->dims, t->rank, &bytes) || !add_size(begin, bytes, end))
+	if (!file_view_dense_bytes(t->dtype, t->dims, t->rank, &bytes) || !add_size(begin, bytes, end))
 		return diag_set(d, FS_INVALID, "tensor '%.200s' is too large", t->name);
 	json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_safetensors(t->dtype), "shape",
 				  shape_json(t), "data_offsets", (json_int_t)begin, (json_int_t)*end);
@@ -82,7 +82,7 @@ static enum fs_status write_items(struct file_writer *w, const struct safetensor
 {
 	for (uint32_t i = 0; i < count; i++) {
 		int64_t bytes = 0;
-		view_dense_bytes(items[i].dtype, items[i].dims, items[i].rank, &bytes);
+		file_view_dense_bytes(items[i].dtype, items[i].dims, items[i].rank, &bytes);
 		TRY(file_writer_add(w, items[i].data, (size_t)bytes, d));
 	}
 	return file_writer_commit(w, d);

@@ -8,7 +8,7 @@
 
 #include "pt2.h"
 #include "safetensors.h"
-#include "view.h"
+#include "file_view.h"
 
 enum source_kind { SOURCE_NONE, SOURCE_SAFETENSORS, SOURCE_PT2, SOURCE_INDEX };
 
@@ -285,8 +285,8 @@ enum fs_status weights_require(const struct weights *w, const char *name, enum d
 	if (!same)
 		return diag_set(d, FS_INVALID, "%s: '%.200s' is %s, but the model has %s: these weights belong to "
 				"another model", source_name(t->source), name,
-				view_describe(dtype_text(t->dtype), t->dims, t->rank).s,
-				view_describe(dtype_text(dtype), dims, rank).s);
+				file_view_describe(dtype_text(t->dtype), t->dims, t->rank).s,
+				file_view_describe(dtype_text(dtype), dims, rank).s);
 	*out = t;
 	return FS_OK;
 }
@@ -301,11 +301,11 @@ enum fs_status weights_read_slice(const struct weight *t, const int64_t *start, 
 
 enum fs_status weights_read(const struct weight *t, void *dst, struct diag *d)
 {
-	static const int64_t start[VIEW_MAX_RANK];
+	static const int64_t start[FILE_VIEW_MAX_RANK];
 	return weights_read_slice(t, start, t->dims, dst, d);
 }
 
-static bool same_view(const struct view *a, const struct view *b)
+static bool same_view(const struct file_view *a, const struct file_view *b)
 {
 	size_t size = (size_t)a->rank * sizeof(int64_t);
 	return a->dtype == b->dtype && a->rank == b->rank && a->offset == b->offset &&

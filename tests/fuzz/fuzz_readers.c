@@ -14,7 +14,7 @@
 
 #include "pt2.h"
 #include "safetensors.h"
-#include "view.h"
+#include "file_view.h"
 #include "weights.h"
 
 enum { SEEDS = 4, ROOM = 1 << 18, HANG_SECONDS = 20, READ_LIMIT = 1 << 16 };
@@ -39,7 +39,7 @@ static enum fs_status read_safetensors(const unsigned char *bytes, size_t size, 
 	TRY(safetensors_open_memory(&f, "t", bytes, size, d));
 	enum fs_status status = FS_OK;
 	for (uint32_t i = 0; i < f.count && status == FS_OK; i++) {
-		const int64_t start[VIEW_MAX_RANK] = { 0 };
+		const int64_t start[FILE_VIEW_MAX_RANK] = { 0 };
 		if (f.entries[i].bytes <= READ_LIMIT)
 			status = safetensors_read_slice(&f, &f.entries[i], start, f.entries[i].dims, out, d);
 	}
@@ -65,10 +65,10 @@ static enum fs_status read_pt2(const unsigned char *bytes, size_t size, struct d
 	TRY(pt2_open_take(&p, &file, NULL, d));
 	enum fs_status status = read_program(&p, d);
 	for (uint32_t i = 0; i < p.count && status == FS_OK; i++) {
-		const int64_t start[VIEW_MAX_RANK] = { 0 };
-		const struct view *v = &p.tensors[i].view;
+		const int64_t start[FILE_VIEW_MAX_RANK] = { 0 };
+		const struct file_view *v = &p.tensors[i].view;
 		int64_t need;
-		if (v->dtype != DT_NONE && view_dense_bytes(v->dtype, v->dims, v->rank, &need) && need <= READ_LIMIT)
+		if (v->dtype != DT_NONE && file_view_dense_bytes(v->dtype, v->dims, v->rank, &need) && need <= READ_LIMIT)
 			status = pt2_read_slice(&p, &p.tensors[i], start, v->dims, out, d);
 	}
 	pt2_close(&p);

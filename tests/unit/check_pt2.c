@@ -227,10 +227,10 @@ static bool try_bytes(const unsigned char *bytes, size_t size)
 	bool ok = open_bytes(&p, copy, size, NULL, &d) == FS_OK;
 	ck_assert(ok || d.text[0] != '\0');
 	for (uint32_t i = 0; ok && i < p.count; i++) {
-		const struct view *v = &p.tensors[i].view;
+		const struct file_view *v = &p.tensors[i].view;
 		char out[4096];
-		int64_t start[VIEW_MAX_RANK] = { 0 }, need;
-		if (v->dtype != DT_NONE && view_dense_bytes(v->dtype, v->dims, v->rank, &need) && need <= 4096)
+		int64_t start[FILE_VIEW_MAX_RANK] = { 0 }, need;
+		if (v->dtype != DT_NONE && file_view_dense_bytes(v->dtype, v->dims, v->rank, &need) && need <= 4096)
 			pt2_read_slice(&p, &p.tensors[i], start, v->dims, out, &d);
 	}
 	if (ok)
@@ -266,7 +266,7 @@ static int compare(const struct safetensors *f, const struct weights *w)
 		const struct safetensors_entry *e = &f->entries[i];
 		const struct weight *t = weights_find(w, e->name);
 		struct diag d = { 0 };
-		int64_t start[VIEW_MAX_RANK] = { 0 }, extent[VIEW_MAX_RANK];
+		int64_t start[FILE_VIEW_MAX_RANK] = { 0 }, extent[FILE_VIEW_MAX_RANK];
 		if (t == NULL)
 			continue;
 		char *a = calloc(1, (size_t)e->bytes + 1), *b = calloc(1, (size_t)e->bytes + 1);

@@ -7,7 +7,7 @@
 
 #include "files.h"
 #include "safetensors.h"
-#include "view.h"
+#include "file_view.h"
 
 static const float matrix[6] = { 1, 2, 3, 4, 5, 6 };
 static const int32_t scalar[1] = { -7 };
@@ -232,7 +232,7 @@ END_TEST
 
 /* --- views --- */
 
-static void fill_strided(const struct view *v, const unsigned char *file, const int64_t *start,
+static void fill_strided(const struct file_view *v, const unsigned char *file, const int64_t *start,
 			 const int64_t *extent, unsigned char *dst)
 {
 	int64_t n = 1, size = dtype_size(v->dtype);
@@ -253,7 +253,7 @@ static void check_random_view(uint64_t *r, const unsigned char *bytes, size_t si
 {
 	int64_t dims[4], strides[4], start[4], extent[4], step = 1;
 	unsigned char got[65536], expected[65536];
-	struct view v = { .dtype = next_random(r) % 2 ? DT_F32 : DT_BF16, .dims = dims, .strides = strides };
+	struct file_view v = { .dtype = next_random(r) % 2 ? DT_F32 : DT_BF16, .dims = dims, .strides = strides };
 	v.rank = (int)(next_random(r) % 5);
 	v.offset = (int64_t)(next_random(r) % 7);
 	int first = (int)(next_random(r) % 4);
@@ -268,10 +268,10 @@ static void check_random_view(uint64_t *r, const unsigned char *bytes, size_t si
 	struct file f;
 	struct diag d = { 0 };
 	int64_t span, bytes_out;
-	ck_assert(view_span(&v, &span) && v.offset + span <= (int64_t)size);
-	ck_assert(view_dense_bytes(v.dtype, extent, v.rank, &bytes_out) && bytes_out <= (int64_t)sizeof(got));
+	ck_assert(file_view_span(&v, &span) && v.offset + span <= (int64_t)size);
+	ck_assert(file_view_dense_bytes(v.dtype, extent, v.rank, &bytes_out) && bytes_out <= (int64_t)sizeof(got));
 	file_open_memory(&f, "t", bytes, size, &d);
-	ck_assert_int_eq(view_read(&f, &v, start, extent, got, &d), FS_OK);
+	ck_assert_int_eq(file_view_read(&f, &v, start, extent, got, &d), FS_OK);
 	fill_strided(&v, bytes, start, extent, expected);
 	ck_assert_mem_eq(got, expected, (size_t)bytes_out);
 	file_close(&f);
@@ -299,12 +299,12 @@ START_TEST(far_strides_and_long_runs)
 	for (size_t i = 0; i < size; i++)
 		bytes[i] = (unsigned char)(i * 2654435761u >> 13);
 	file_open_memory(&f, "t", bytes, size, &d);
-	struct view far = { DT_F32, 1, (int64_t[]){ 3 }, (int64_t[]){ 40000 }, 4 };
-	struct view transposed = { DT_F32, 2, (int64_t[]){ 2, 30000 }, (int64_t[]){ 1, 3 }, 0 };
-	view_read(&f, &far, (int64_t[]){ 1 }, (int64_t[]){ 2 }, got, &d);
+	struct file_view far = { DT_F32, 1, (int64_t[]){ 3 }, (int64_t[]){ 40000 }, 4 };
+	struct file_view transposed = { DT_F32, 2, (int64_t[]){ 2, 30000 }, (int64_t[]){ 1, 3 }, 0 };
+	file_view_read(&f, &far, (int64_t[]){ 1 }, (int64_t[]){ 2 }, got, &d);
 	fill_strided(&far, bytes, (int64_t[]){ 1 }, (int64_t[]){ 2 }, expected);
 	ck_assert_mem_eq(got, expected, 8);
-	view_read(&f, &transposed, (int64_t[]){ 1, 20001 }, (int64_t[]){ 1, 9999 }, got, &d);
+	file_view_read(&f, &transposed, (int64_t[]){ 1, 20001 }, (int64_t[]){ 1, 9999 }, got, &d);
 	fill_strided(&transposed, bytes, (int64_t[]){ 1, 20001 }, (int64_t[]){ 1, 9999 }, expected);
 	ck_assert_mem_eq(got, expected, 9999 * 4);
 	file_close(&f);

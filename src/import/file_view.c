@@ -5,7 +5,7 @@
  * element go, dims that continue each other in both places merge, and the file's order rules:
  * so a whole tensor is one read, and a transposed one is read in runs of the file.
  */
-#include "view.h"
+#include "file_view.h"
 
 #include <string.h>
 
@@ -17,10 +17,10 @@ struct box {
 	const struct file *file;
 	int64_t size; /* bytes of an element */
 	int depth;
-	struct loop loops[VIEW_MAX_RANK];
+	struct loop loops[FILE_VIEW_MAX_RANK];
 };
 
-bool view_numel(const int64_t *dims, int rank, int64_t *numel)
+bool file_view_numel(const int64_t *dims, int rank, int64_t *numel)
 {
 	int64_t n = 1;
 	bool empty = false;
@@ -33,16 +33,16 @@ bool view_numel(const int64_t *dims, int rank, int64_t *numel)
 	return true;
 }
 
-bool view_dense_bytes(enum dtype t, const int64_t *dims, int rank, int64_t *bytes)
+bool file_view_dense_bytes(enum dtype t, const int64_t *dims, int rank, int64_t *bytes)
 {
 	int64_t n;
-	return view_numel(dims, rank, &n) && mul_size(n, dtype_size(t), bytes);
+	return file_view_numel(dims, rank, &n) && mul_size(n, dtype_size(t), bytes);
 }
 
-bool view_span(const struct view *v, int64_t *bytes)
+bool file_view_span(const struct file_view *v, int64_t *bytes)
 {
 	int64_t numel, last = 0, step;
-	if (!view_numel(v->dims, v->rank, &numel))
+	if (!file_view_numel(v->dims, v->rank, &numel))
 		return false;
 	*bytes = 0;
 	if (numel == 0)
@@ -86,7 +86,7 @@ static void merge_loops(struct box *b)
 }
 
 /* Fills the loops and gives the offset of the box's first element. */
-static int64_t box_init(struct box *b, const struct view *v, const int64_t *start, const int64_t *extent)
+static int64_t box_init(struct box *b, const struct file_view *v, const int64_t *start, const int64_t *extent)
 {
 	int64_t dense = 1, to = 1, first = 0;
 	b->depth = 0;
@@ -136,7 +136,7 @@ static enum fs_status read_run(const struct box *b, int64_t offset, unsigned cha
 
 static enum fs_status read_box(const struct box *b, int64_t offset, unsigned char *dst, struct diag *d)
 {
-	int64_t at[VIEW_MAX_RANK] = { 0 }, to = 0;
+	int64_t at[FILE_VIEW_MAX_RANK] = { 0 }, to = 0;
 	for (;;) {
 		TRY(read_run(b, offset, dst + to, d));
 		int i = b->depth - 2;
@@ -155,21 +155,21 @@ static enum fs_status read_box(const struct box *b, int64_t offset, unsigned cha
 	}
 }
 
-enum fs_status view_read(const struct file *f, const struct view *v, const int64_t *start,
+enum fs_status file_view_read(const struct file *f, const struct file_view *v, const int64_t *start,
 			 const int64_t *extent, void *dst, struct diag *d)
 {
 	struct box b = { .file = f, .size = dtype_size(v->dtype) };
 	int64_t numel;
-	BUG_ON(v->rank > VIEW_MAX_RANK || !view_numel(extent, v->rank, &numel));
+	BUG_ON(v->rank > FILE_VIEW_MAX_RANK || !file_view_numel(extent, v->rank, &numel));
 	if (numel == 0)
 		return FS_OK;
 	int64_t offset = box_init(&b, v, start, extent);
 	return read_box(&b, offset, dst, d);
 }
 
-struct view_text view_describe(const char *dtype, const int64_t *dims, int rank)
+struct file_view_text file_view_describe(const char *dtype, const int64_t *dims, int rank)
 {
-	struct view_text t;
+	struct file_view_text t;
 	int at = snprintf(t.s, sizeof(t.s), "%.20s[", dtype);
 	for (int i = 0; i < rank; i++) {
 		if (at > (int)sizeof(t.s) - 32) {
