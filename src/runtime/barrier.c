@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define CLOSED 1u
-#define YIELDS 16
+#define YIELDS 100
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {

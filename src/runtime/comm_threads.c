@@ -21,7 +21,7 @@
 #include "rank_reduce.h"
 
 #define EAGER 1024         /* bytes of a post by value */
-#define SPINS 2000         /* some 20 us, where each rank has a core */
+#define SPINS 300          /* some microseconds, where each rank has a core */
 #define SLICE_ALIGN 64     /* elements: slices of an all_reduce begin on cache lines */
 
 struct post {

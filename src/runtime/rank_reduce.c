@@ -62,7 +62,8 @@ void rank_reduce(enum comm_reduce op, enum dtype dtype, int ranks, const void *c
 {
 	bool integer = dtype_class(dtype) == DC_INT || dtype_class(dtype) == DC_BOOLEAN;
 	size_t size = (size_t)dtype_size(dtype);
-	for (size_t i = 0; i < count; i += BLOCK) {
+	size_t done = op == COMM_SUM ? rank_sum_avx2(dtype, ranks, in, out, count) : 0;
+	for (size_t i = done; i < count; i += BLOCK) {
 		size_t n = count - i < BLOCK ? count - i : BLOCK;
 		if (integer)
 			reduce_i64(op, dtype, ranks, in, i * size, out, n);

@@ -11,4 +11,7 @@
 void rank_reduce(enum comm_reduce op, enum dtype dtype, int ranks, const void *const *in, void *out,
 		 size_t count);
 
+/* rank_sum_avx2.c: sums the first elements; how many of them, 0 where there is no fast way. */
+size_t rank_sum_avx2(enum dtype dtype, int ranks, const void *const *in, void *out, size_t count);
+
 #endif

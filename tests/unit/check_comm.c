@@ -304,9 +304,11 @@ static void nan_on_rank(struct comm *c, const void *what)
 		x[i] = (float)((c->rank + (int)i) % c->size);
 		amax[i] = f32_bits(x[i]);
 	}
+	uint16_t *h = calloc(count, sizeof(*h));
 	if (c->rank == 1) {
 		amax[count / 2] = 0x7fc00000;
 		x[count / 2] = NAN;
+		h[count / 2] = 0xff81;
 	}
 	run_ok(c, (struct collective){COMM_ALL_REDUCE, amax, amax, count, DT_U32, COMM_MAX, 0});
 	run_ok(c, (struct collective){COMM_ALL_REDUCE, x, x, count, DT_F32, COMM_MAX, 0});
@@ -314,8 +316,12 @@ static void nan_on_rank(struct comm *c, const void *what)
 		EXPECT(i == count / 2 ? isnan(f32_from_bits(amax[i])) : f32_from_bits(amax[i]) == (float)(c->size - 1));
 		EXPECT(i == count / 2 ? isnan(x[i]) : x[i] == (float)(c->size - 1));
 	}
+	run_ok(c, (struct collective){COMM_ALL_REDUCE, h, h, count, DT_BF16, COMM_SUM, 0});
+	for (size_t i = 0; i < count; i++)
+		EXPECT(h[i] == (i == count / 2 ? 0x7fc0 : 0));
 	free(amax);
 	free(x);
+	free(h);
 }
 
 START_TEST(nan_wins)
@@ -338,27 +344,15 @@ static void count_on_rank(struct comm *c, const void *what)
 	EXPECT(c->bytes_sent == 6000 + 12000);
 	run_ok(c, (struct collective){COMM_BROADCAST, x, y, 1000, DT_F32, COMM_SUM, 2});
 	run_ok(c, (struct collective){.kind = COMM_BARRIER});
+	struct diag d = {0};
+	struct collective huge = {COMM_ALL_GATHER, x, y, SIZE_MAX / 4, DT_F32, COMM_SUM, 0};
+	EXPECT(comm_run(c, &huge, &d) == FS_INVALID);
 	EXPECT(c->bytes_sent == 6000 + 12000 + 3000);
 }
 
-START_TEST(bytes_are_those_of_a_ring)
+START_TEST(bytes_are_those_of_a_ring_or_too_many)
 {
 	on_ranks(4, count_on_rank, NULL);
-}
-END_TEST
-
-static void overflow_on_rank(struct comm *c, const void *what)
-{
-	struct diag d = {0};
-	struct collective call = {COMM_ALL_GATHER, NULL, NULL, SIZE_MAX / 4, DT_F32, COMM_SUM, 0};
-	(void)what;
-	EXPECT(comm_run(c, &call, &d) == FS_INVALID);
-	run_ok(c, (struct collective){.kind = COMM_BARRIER});
-}
-
-START_TEST(sizes_that_overflow_are_refused)
-{
-	on_ranks(2, overflow_on_rank, NULL);
 }
 END_TEST
 
@@ -378,11 +372,6 @@ START_TEST(ten_thousand_small)
 {
 	on_ranks(2, small_on_rank, &(int){10000});
 	on_ranks(16, small_on_rank, &(int){10000});
-}
-END_TEST
-
-START_TEST(sixty_four_ranks)
-{
 	on_ranks(64, small_on_rank, &(int){1000});
 }
 END_TEST
@@ -560,7 +549,9 @@ static void mismatch_on_rank(struct comm *c, const void *what)
 	call.send = x;
 	call.recv = y;
 	EXPECT(comm_run(c, &call, &d) == FS_PEER);
-	EXPECT(strcmp(d.text, m->text) == 0);
+	char want[256];
+	snprintf(want, sizeof(want), "ranks disagree: rank 0 calls %s (collective 1 of their group of 4)", m->text);
+	EXPECT(strcmp(d.text, want) == 0);
 	EXPECT(comm_run(c, &call, &d) == FS_PEER);
 }
 
@@ -568,16 +559,16 @@ START_TEST(disagreement_names_both)
 {
 	static const struct mismatch cases[] = {
 		{{.kind = COMM_ALL_REDUCE, .count = 8, .dtype = DT_F32}, {.kind = COMM_BARRIER},
-		 "ranks disagree: rank 0 calls all_reduce(sum) of 8 f32, rank 2 calls barrier (collective 1 of their group of 4)"},
+		 "all_reduce(sum) of 8 f32, rank 2 calls barrier"},
 		{{.kind = COMM_ALL_REDUCE, .count = 8, .dtype = DT_F32},
 		 {.kind = COMM_ALL_REDUCE, .count = 8, .dtype = DT_F32, .reduce = COMM_MAX},
-		 "ranks disagree: rank 0 calls all_reduce(sum) of 8 f32, rank 2 calls all_reduce(max) of 8 f32 (collective 1 of their group of 4)"},
+		 "all_reduce(sum) of 8 f32, rank 2 calls all_reduce(max) of 8 f32"},
 		{{.kind = COMM_ALL_GATHER, .count = 8, .dtype = DT_F32}, {.kind = COMM_ALL_GATHER, .count = 9, .dtype = DT_F32},
-		 "ranks disagree: rank 0 calls all_gather of 8 f32, rank 2 calls all_gather of 9 f32 (collective 1 of their group of 4)"},
+		 "all_gather of 8 f32, rank 2 calls all_gather of 9 f32"},
 		{{.kind = COMM_ALL_GATHER, .count = 8, .dtype = DT_BF16}, {.kind = COMM_ALL_GATHER, .count = 8, .dtype = DT_F16},
-		 "ranks disagree: rank 0 calls all_gather of 8 bf16, rank 2 calls all_gather of 8 f16 (collective 1 of their group of 4)"},
+		 "all_gather of 8 bf16, rank 2 calls all_gather of 8 f16"},
 		{{.kind = COMM_BROADCAST, .count = 8, .dtype = DT_F32, .root = 1}, {.kind = COMM_BROADCAST, .count = 8, .dtype = DT_F32},
-		 "ranks disagree: rank 0 calls broadcast of 8 f32 from rank 1, rank 2 calls broadcast of 8 f32 from rank 0 (collective 1 of their group of 4)"},
+		 "broadcast of 8 f32 from rank 1, rank 2 calls broadcast of 8 f32 from rank 0"},
 	};
 	for (int i = 0; i < 20; i++)
 		for EACH(k, cases)
@@ -592,10 +583,8 @@ int main(void)
 	tcase_add_test(t, reductions);
 	tcase_add_test(t, moves);
 	tcase_add_test(t, nan_wins);
-	tcase_add_test(t, bytes_are_those_of_a_ring);
-	tcase_add_test(t, sizes_that_overflow_are_refused);
+	tcase_add_test(t, bytes_are_those_of_a_ring_or_too_many);
 	tcase_add_test(t, ten_thousand_small);
-	tcase_add_test(t, sixty_four_ranks);
 	tcase_add_test(t, mixed_sizes);
 	tcase_add_test(t, groups_of_a_mesh);
 	tcase_add_test(t, groups_of_groups);
