@@ -174,12 +174,38 @@ static bool strategy_allowed(const struct work *w, struct node_id n, const label
 	return true;
 }
 
-/* Drops strategies that shard dims too small; keeps order. */
-static void strategies_filter(const struct work *w, struct node_id n, const int64_t (*shape)[MAX_RANK], struct strategies *all)
+/*
+ * Exact plans sum over ranks only what sums without rounding: swapped matmuls (in f64), an embedding's
+ * rows (all but one are -0), integers.
+ */
+static bool sum_is_exact(const struct graph *g, struct node_id n)
+{
+	const char *recipe = graph_string(g, n, ATTR_RECIPE);
+	return graph_op(g, n) == OP_EMBEDDING || !dtype_is_float((enum dtype)graph_type(g, n)->dtype) ||
+	       (recipe != NULL && strcmp(recipe, "none") != 0);
+}
+
+/*
+ * Is it also a strategy over the undivided shapes?  Else it shards a minor factor of a dim whose major
+ * factor another axis has used up, and the dim would nest in an order that nothing records.
+ */
+static bool stands_alone(const struct strategies *whole, const label *at)
+{
+	for (int i = 0; i < whole->count; i++)
+		if (memcmp(&whole->at[i * whole->stride], at, (size_t)whole->stride * sizeof(label)) == 0)
+			return true;
+	return false;
+}
+
+/* Drops strategies that may not be; keeps order. */
+static void strategies_filter(const struct work *w, struct node_id n, const int64_t (*shape)[MAX_RANK],
+			      const struct strategies *whole, struct strategies *all)
 {
 	int kept = 0;
 	for (int i = 0; i < all->count; i++) {
-		if (!strategy_allowed(w, n, &all->at[i * all->stride], shape))
+		const label *at = &all->at[i * all->stride];
+		if (!strategy_allowed(w, n, at, shape) || !stands_alone(whole, at) ||
+		    (w->s->exact && at[all->stride - 1] == LABEL_SUM && !sum_is_exact(w->s->g, n)))
 			continue;
 		memmove(&all->at[kept * all->stride], &all->at[i * all->stride], (size_t)all->stride * sizeof(label));
 		all->divided[kept++] = all->divided[i];
@@ -208,6 +234,35 @@ static void node_shapes(const struct work *w, struct node_id n, int64_t (*shape)
 	shape_over(w, graph_type(w->s->g, n), at, shape[node->count]);
 }
 
+static void global_shapes(const struct graph *g, struct node_id n, int64_t (*shape)[MAX_RANK])
+{
+	const struct node *node = graph_node(g, n);
+	for (int k = 0; k < node->count; k++)
+		memcpy(shape[k], graph_type(g, graph_operand(g, n, k))->dim, sizeof(shape[k]));
+	memcpy(shape[node->count], graph_type(g, n)->dim, sizeof(shape[0]));
+}
+
+static void class_strategies(struct work *w, struct node_id n, int64_t (*shape)[MAX_RANK], struct strategies *out)
+{
+	const struct graph *g = w->s->g;
+	const struct node *node = graph_node(g, n);
+	const int64_t (*seen)[MAX_RANK] = (const int64_t (*)[MAX_RANK])shape;
+	op_strategies(g, n, seen, w->ranks, w->s->exact, &w->arena, out);
+	if (node->op == OP_CONSTRAIN && (graph_int(g, n, ATTR_AXES, 0) >> w->axis & 1)) {
+		constrain_strategies(w, n, out);
+		return;
+	}
+	struct strategies whole = *out;
+	int64_t (*undivided)[MAX_RANK] = arena_array(&w->arena, node->count + 1u, sizeof(*undivided));
+	global_shapes(g, n, undivided);
+	if (memcmp(undivided, shape, sizeof(*undivided) * (node->count + 1u)) != 0)
+		op_strategies(g, n, (const int64_t (*)[MAX_RANK])undivided, w->ranks, w->s->exact, &w->arena, &whole);
+	struct strategies kept = *out;
+	kept.at = arena_copy(&w->arena, out->at, (size_t)(out->count * out->stride) * sizeof(label));
+	strategies_filter(w, n, seen, &whole, &kept);
+	*out = kept;
+}
+
 static uint32_t make_op_class(struct work *w, struct node_id n)
 {
 	const struct graph *g = w->s->g;
@@ -216,11 +271,7 @@ static uint32_t make_op_class(struct work *w, struct node_id n)
 	node_shapes(w, n, shape);
 	struct op_class c = { 0 };
 	const int64_t (*seen)[MAX_RANK] = (const int64_t (*)[MAX_RANK])shape;
-	op_strategies(g, n, seen, w->ranks, w->s->exact, &w->arena, &c.strategies);
-	if (node->op == OP_CONSTRAIN && (graph_int(g, n, ATTR_AXES, 0) >> w->axis & 1))
-		constrain_strategies(w, n, &c.strategies);
-	else
-		strategies_filter(w, n, seen, &c.strategies);
+	class_strategies(w, n, shape, &c.strategies);
 	uint64_t full = op_price(w->s->machine, g, n, seen);
 	c.price = arena_array(&w->arena, (size_t)c.strategies.count + 1, sizeof(*c.price));
 	c.wants = arena_array(&w->arena, node->count + 1u, sizeof(*c.wants));

@@ -1,0 +1,184 @@
+/*
+ * assign_recipes: say of every matmul which fp8 recipe it gets, or why none.
+ *
+ *     %h = matmul %x, %w {eq="mk,nk->mn"}   =>   %h = matmul %x, %w {eq="mk,nk->mn" recipe="rowwise"}
+ *
+ * On the global graph, so that the set of swapped matmuls does not depend on the mesh.  A candidate
+ * has a 2-D parameter (perhaps cast) as one operand; it is taken where the recipe asked for is not
+ * none and the global K and N are multiples of 16.
+ *
+ * stage global   needs canonicalize   numerics exact
+ */
+#include "passes.h"
+#include "pattern.h"
+#include "recipe.h"
+
+#include <string.h>
+
+/* The parameter under casts and copies, or none. */
+static struct node_id parameter_of(const struct graph *g, struct node_id n)
+{
+	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY)
+		n = graph_operand(g, n, 0);
+	return graph_op(g, n) == OP_PARAM ? n : NODE_NONE;
+}
+
+/* The operand that is the weight: a 2-D parameter; -1: none is. */
+static int weight_operand(const struct graph *g, struct node_id n)
+{
+	for (int k = 1; k >= 0; k--) {
+		struct node_id p = parameter_of(g, graph_operand(g, n, k));
+		if (node_is(p) && graph_type(g, p)->rank == 2)
+			return k;
+	}
+	return -1;
+}
+
+static void measure(const struct graph *g, struct node_id n, struct matmul_report *r)
+{
+	struct equation e;
+	struct diag d = { 0 };
+	if (equation_parse(&e, graph_string(g, n, ATTR_EQ), &d) != FS_OK)
+		BUG("%s", d.text);
+	r->m = r->n = r->k = 1;
+	for (int v = 0; v < 2; v++) {
+		const struct type *t = graph_type(g, graph_operand(g, n, v));
+		for (int i = 0; i < e.rank[v]; i++) {
+			enum letter_role role = equation_role(&e, e.letter[v][i]);
+			if (v == 0 && role == ROLE_K)
+				r->k *= t->dim[i];
+			else if (v == 0)
+				r->m *= t->dim[i];
+			else if (role == ROLE_N)
+				r->n *= t->dim[i];
+		}
+	}
+}
+
+/* Names under which a pattern may mean this matmul: its module, its weight and the weight's module. */
+struct aliases { const char *at[3]; int count; };
+
+static struct aliases names_of(const struct graph *g, struct node_id n, int weight)
+{
+	struct aliases a = { 0 };
+	const struct prov *p = graph_prov(g, n);
+	if (p->module != NULL)
+		a.at[a.count++] = p->module;
+	if (weight >= 0) {
+		const char *name = graph_string(g, parameter_of(g, graph_operand(g, n, weight)), ATTR_NAME);
+		const char *dot = strrchr(name, '.');
+		a.at[a.count++] = name;
+		if (dot != NULL)
+			a.at[a.count++] = context_intern_n(g->context, name, (size_t)(dot - name));
+	}
+	return a;
+}
+
+static bool request_matches(const struct request *r, const struct aliases *a)
+{
+	if (r->pattern == NULL)
+		return true;
+	for (int i = 0; i < a->count; i++)
+		if (pattern_match(r->pattern, a->at[i]))
+			return true;
+	return false;
+}
+
+/* The last request that matches wins; `hits` counts matches by request. */
+static const char *recipe_asked(const struct compile *c, const struct aliases *a, uint32_t *hits)
+{
+	const char *recipe = "none";
+	for (uint32_t i = 0; i < c->recipes.count; i++)
+		if (request_matches(&c->recipes.items[i], a)) {
+			recipe = c->recipes.items[i].value;
+			hits[i]++;
+		}
+	return recipe;
+}
+
+/* Why a matmul that was asked for cannot be swapped, or NULL. */
+static const char *refusal(struct graph *g, struct node_id n, int weight, const struct matmul_report *r)
+{
+	if (weight < 0)
+		return "no operand is a 2-D parameter";
+	const struct type *t = graph_type(g, n);
+	if (!dtype_is_float((enum dtype)t->dtype) || t->dtype == DT_F64)
+		return "not a matmul of f32, bf16 or f16";
+	if (r->k % 16 == 0 && r->n % 16 == 0)
+		return NULL;
+	char text[96];
+	snprintf(text, sizeof(text), "K=%lld, N=%lld: not multiples of 16", (long long)r->k, (long long)r->n);
+	return context_intern(g->context, text);
+}
+
+static struct node_id assign(struct rebuild *r, struct compile *c, struct node_id n, uint32_t *hits)
+{
+	const struct graph *g = r->from;
+	const struct prov *p = graph_prov(g, n);
+	int weight = weight_operand(g, n);
+	struct matmul_report report = { .node = p->node, .module = p->module, .source = p->source,
+					.equation = graph_string(g, n, ATTR_EQ), .recipe = "none" };
+	measure(g, n, &report);
+	struct aliases names = names_of(g, n, weight);
+	if (report.module == NULL && names.count > 0)
+		report.module = names.at[names.count - 1];
+	const char *asked = recipe_asked(c, &names, hits);
+	report.reason = strcmp(asked, "none") == 0 ? "not asked for" : refusal((struct graph *)r->from, n, weight, &report);
+	if (report.reason == NULL) {
+		report.reason = "";
+		report.recipe = context_intern(g->context, asked);
+	}
+	*vec_push(&c->matmuls) = report;
+	struct attrs a;
+	graph_attrs(g, n, &a);
+	attrs_string(&a, ATTR_RECIPE, report.recipe);
+	struct node_id in[2] = { r->map[graph_operand(g, n, 0).i], r->map[graph_operand(g, n, 1).i] };
+	return graph_emit(r->to, OP_MATMUL, in, 2, &a, graph_node(g, n)->prov);
+}
+
+static enum fs_status check_requests(const struct compile *c, struct diag *d)
+{
+	struct recipe r;
+	for (uint32_t i = 0; i < c->recipes.count; i++)
+		if (recipe_find(c->recipes.items[i].value, &r, d) != FS_OK)
+			return diag_prefix(d, "%s", c->recipes.items[i].origin);
+	return FS_OK;
+}
+
+static enum fs_status check_hits(const struct compile *c, const uint32_t *hits, struct diag *d)
+{
+	for (uint32_t i = 0; i < c->recipes.count; i++) {
+		if (hits[i] > 0 || c->recipes.items[i].pattern == NULL)
+			continue;
+		struct name_list names = { 0 };
+		for (uint32_t k = 0; k < c->matmuls.count; k++)
+			if (c->matmuls.items[k].module != NULL)
+				*vec_push(&names.names) = c->matmuls.items[k].module;
+		char nearest[512];
+		names_nearest(&names, c->recipes.items[i].pattern, nearest, sizeof(nearest));
+		vec_release(&names.names);
+		return diag_set(d, FS_INVALID, "%s: '%s' matches no matmul; nearest: %s", c->recipes.items[i].origin,
+				c->recipes.items[i].pattern, nearest[0] ? nearest : "there are none");
+	}
+	return FS_OK;
+}
+
+enum fs_status pass_assign_recipes(struct graph **g, struct compile *c, struct diag *d)
+{
+	TRY(check_requests(c, d));
+	VEC(uint32_t) hits = { 0 };
+	for (uint32_t i = 0; i <= c->recipes.count; i++)
+		vec_push(&hits);
+	c->matmuls.count = 0;
+	struct rebuild r;
+	rebuild_init(&r, *g, STAGE_GLOBAL, "assign_recipes");
+	for (uint32_t i = 1; i < (*g)->nodes.count; i++) {
+		struct node_id n = { i };
+		if (r.reached[i])
+			r.map[i] = graph_op(*g, n) == OP_MATMUL ? assign(&r, c, n, hits.items) : rebuild_copy(&r, n);
+	}
+	rebuild_finish(&r, g);
+	enum fs_status status = check_hits(c, hits.items, d);
+	vec_release(&hits);
+	return status;
+}

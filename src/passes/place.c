@@ -1,0 +1,385 @@
+/*
+ * place: pin parameters, inputs and values where plans and --place want them.
+ *
+ *     fc1: colwise        %w = param "fc1.weight" {hard=tp} : f32[512,128] (tp:S(0))
+ *                         %b = param "fc1.bias" : f32[512] (tp:S(0))
+ *     x=dp:S(0)           %x = input "x" : f32[4,32,128] (dp:S(0))
+ *     y=tp:R              %c = constrain %y {axis=tp to=()}
+ *
+ * A style says how a layer computes on its axis (`tp`, else the only one, else AXIS:STYLE): by the
+ * roles that its matmuls give the weight's dims, not by dim numbers; the weight is hard there.  A
+ * placement says where a tensor lives; the solver may move it.  Every rule must match something.
+ *
+ * stage global   needs canonicalize   numerics exact
+ */
+#include "passes.h"
+#include "pattern.h"
+#include "style.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct place {
+	const struct graph *g;
+	struct compile *c;
+	const struct mesh *mesh;
+	struct uses uses;
+	struct placement *pin;      /* by node: of sources what the type gets; of others what a constraint gets */
+	uint32_t *constrained;      /* by node: axes */
+	uint32_t *hard;             /* by node: axes */
+	bool *matched;              /* by node, parameters: some rule named it */
+	struct name_list names;     /* everything a rule could have meant */
+};
+
+
+/* The axis named `tp`, else the only one. */
+static enum fs_status default_axis(const struct mesh *m, int *axis, struct diag *d)
+{
+	*axis = mesh_find(m, "tp");
+	if (*axis < 0 && m->count == 1)
+		*axis = 0;
+	if (*axis >= 0)
+		return FS_OK;
+	if (m->count == 0)
+		return diag_set(d, FS_INVALID, "a style needs a mesh; give --mesh, as in --mesh tp=4");
+	return diag_set(d, FS_INVALID, "no axis is named 'tp'; write AXIS:STYLE, as in %s:colwise", m->axis[0].name);
+}
+
+/* "colwise", "tp:colwise" or a placement, "tp:S(2)": *style is NULL for a placement. */
+static enum fs_status parse_value(const struct place *p, const char *value, const struct style **style, int *axis,
+				  struct diag *d)
+{
+	const char *colon = strchr(value, ':'), *name = colon ? colon + 1 : value;
+	*style = style_find(name);
+	if (*style == NULL && colon != NULL && (strchr(name, '(') || strcmp(name, "R") == 0 || name[0] == 'P' || strchr(name, ',')))
+		return FS_OK;
+	if (*style == NULL) {
+		char known[512];
+		style_names(known, sizeof(known));
+		return diag_set(d, FS_INVALID, "'%s' is no style and no placement; styles are %s", value, known);
+	}
+	if (colon == NULL)
+		return default_axis(p->mesh, axis, d);
+	char axis_name[16];
+	snprintf(axis_name, sizeof(axis_name), "%.*s", (int)(colon - value), value);
+	*axis = mesh_find(p->mesh, axis_name);
+	return *axis >= 0 ? FS_OK : diag_set(d, FS_INVALID, "'%s': the mesh has no axis '%s'", value, axis_name);
+}
+
+/* --- what a pattern names --- */
+
+/* The module part of a parameter's name: "fc1" of "fc1.weight"; "" of "qkv". */
+static const char *module_of(const struct place *p, const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	return dot == NULL ? "" : context_intern_n(p->g->context, name, (size_t)(dot - name));
+}
+
+/* Does it name the parameter, its module, or one of its tied names? */
+static bool names_parameter(const struct place *p, struct node_id n, const char *pattern)
+{
+	const char *name = graph_string(p->g, n, ATTR_NAME), *tied = graph_string(p->g, n, ATTR_TIED);
+	if (pattern_match(pattern, name) || pattern_match(pattern, module_of(p, name)))
+		return true;
+	for (const char *s = tied; s != NULL && *s != '\0';) {
+		size_t len = strcspn(s, " ");
+		const char *other = context_intern_n(p->g->context, s, len);
+		if (pattern_match(pattern, other) || pattern_match(pattern, module_of(p, other)))
+			return true;
+		s += len + (s[len] == ' ');
+	}
+	return false;
+}
+
+static bool is_parameter(const struct graph *g, struct node_id n)
+{
+	return graph_op(g, n) == OP_PARAM;
+}
+
+/* The last node of a module whose value leaves it: its output. */
+static struct node_id module_output(const struct place *p, const char *pattern, struct node_id after)
+{
+	for (uint32_t i = after.i + 1; i < p->g->nodes.count; i++) {
+		struct node_id n = { i };
+		const char *module = graph_prov(p->g, n)->module;
+		if (op_is_source(graph_op(p->g, n)) || module == NULL || !pattern_match(pattern, module))
+			continue;
+		bool last = true;
+		for (uint32_t k = p->uses.first[i]; k < p->uses.first[i + 1]; k++)
+			last &= graph_prov(p->g, p->uses.at[k])->module != module;
+		if (last)
+			return n;
+	}
+	return NODE_NONE;
+}
+
+/* --- pinning --- */
+
+static void pin_axis(struct place *p, struct node_id n, int axis, int dim)
+{
+	struct part part = { (uint8_t)axis, PART_SHARD, (uint8_t)dim };
+	placement_set(&p->pin[n.i], axis, dim >= 0 ? &part : NULL);
+	p->constrained[n.i] |= 1u << axis;
+}
+
+static enum fs_status style_parameter(struct place *p, const struct style *style, int axis, struct node_id n, struct diag *d)
+{
+	struct param_use u;
+	style_uses(p->g, &p->uses, n, &u);
+	int dim = style_dim(style, &u);
+	p->matched[n.i] = true;
+	if (dim == STYLE_NO_ROLE)
+		return diag_set(d, FS_INVALID, "style %s needs the weight of a matmul or an embedding, and '%s' is none", style->name,
+				graph_string(p->g, n, ATTR_NAME));
+	pin_axis(p, n, axis, dim);
+	if (dim >= 0 && (u.dim_n >= 0 || u.embedding))
+		p->hard[n.i] |= 1u << axis;
+	return FS_OK;
+}
+
+/* The layer's output: the product with its bias, if it has one. */
+static struct node_id layer_output(const struct place *p, struct node_id product)
+{
+	const struct uses *u = &p->uses;
+	uint32_t first = u->first[product.i];
+	if (u->first[product.i + 1] - first != 1 || graph_op(p->g, u->at[first]) != OP_ADD)
+		return product;
+	for (int k = 0; k < 2; k++)
+		if (is_parameter(p->g, graph_operand(p->g, u->at[first], k)))
+			return u->at[first];
+	return product;
+}
+
+/* Pins the outputs of the layers that use parameter n as their weight. */
+static void style_output(struct place *p, int axis, struct node_id n)
+{
+	for (uint32_t k = p->uses.first[n.i]; k < p->uses.first[n.i + 1]; k++)
+		if (graph_op(p->g, p->uses.at[k]) == OP_MATMUL || graph_op(p->g, p->uses.at[k]) == OP_EMBEDDING)
+			pin_axis(p, layer_output(p, p->uses.at[k]), axis, -1);
+}
+
+/* sequence_parallel: the module's output is sharded on its sequence dim. */
+static void style_sequence(struct place *p, const char *pattern, int axis)
+{
+	struct node_id n = NODE_NONE;
+	while (node_is(n = module_output(p, pattern, n))) {
+		int rank = graph_type(p->g, n)->rank;
+		if (rank >= 2)
+			pin_axis(p, n, axis, rank >= 3 ? 1 : 0);
+	}
+}
+
+static enum fs_status apply_style(struct place *p, const struct request *r, const struct style *style, int axis,
+				  int *hits, struct diag *d)
+{
+	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!is_parameter(p->g, n) || !names_parameter(p, n, r->pattern))
+			continue;
+		(*hits)++;
+		TRY(style_parameter(p, style, axis, n, d));
+		if (style->gather_output)
+			style_output(p, axis, n);
+	}
+	if (style->sequence)
+		style_sequence(p, r->pattern, axis);
+	return FS_OK;
+}
+
+/* Axes that a placement's text names, R among them. */
+static uint32_t axes_named(const struct mesh *m, const char *text)
+{
+	uint32_t axes = 0;
+	for (int a = 0; a < m->count; a++) {
+		size_t n = strlen(m->axis[a].name);
+		for (const char *s = text; (s = strstr(s, m->axis[a].name)) != NULL; s++)
+			if ((s == text || strchr(" ,(", s[-1])) && s[n + strspn(s + n, " ")] == ':')
+				axes |= 1u << a;
+	}
+	return axes;
+}
+
+static enum fs_status place_value(struct place *p, struct node_id n, const char *text, struct diag *d)
+{
+	struct placement want;
+	TRY(placement_parse(&want, p->mesh, graph_type(p->g, n)->rank, text, d));
+	if (placement_has_partial(&want))
+		return diag_set(d, FS_INVALID, "'%s': a value that is given or kept cannot be partial", text);
+	uint32_t named = axes_named(p->mesh, text);
+	for (int a = 0; a < p->mesh->count; a++)
+		if (named >> a & 1)
+			placement_set(&p->pin[n.i], a, NULL);
+	for (int i = 0; i < want.count; i++)
+		placement_set(&p->pin[n.i], want.at[i].axis, &want.at[i]);
+	p->constrained[n.i] |= named;
+	return FS_OK;
+}
+
+/* Node or output names, or the outputs of modules, that a pattern means. */
+static bool names_value(const struct place *p, struct node_id n, const char *pattern)
+{
+	const char *name = graph_string(p->g, n, ATTR_NAME), *node = graph_prov(p->g, n)->node;
+	return (name != NULL && pattern_match(pattern, name)) || (node != NULL && pattern_match(pattern, node));
+}
+
+static enum fs_status apply_placement(struct place *p, const struct request *r, int *hits, struct diag *d)
+{
+	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
+		struct node_id n = { i };
+		bool parameter = is_parameter(p->g, n);
+		if (parameter ? !names_parameter(p, n, r->pattern) : !names_value(p, n, r->pattern))
+			continue;
+		(*hits)++;
+		p->matched[i] = true;
+		TRY(place_value(p, n, r->value, d));
+	}
+	for (uint32_t i = 0; i < p->g->outputs.count; i++)
+		if (pattern_match(r->pattern, p->g->outputs.items[i].name)) {
+			(*hits)++;
+			TRY(place_value(p, p->g->outputs.items[i].value, r->value, d));
+		}
+	struct node_id n = NODE_NONE;
+	while (*hits == 0 && node_is(n = module_output(p, r->pattern, n))) {
+		(*hits)++;
+		TRY(place_value(p, n, r->value, d));
+	}
+	return FS_OK;
+}
+
+/* --- requests --- */
+
+static void collect_names(struct place *p, bool values)
+{
+	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
+		struct node_id n = { i };
+		const char *name = graph_string(p->g, n, ATTR_NAME);
+		if (name != NULL && is_parameter(p->g, n) && module_of(p, name)[0] != '\0')
+			*vec_push(&p->names.names) = module_of(p, name);
+		if (name != NULL && (values || is_parameter(p->g, n)))
+			*vec_push(&p->names.names) = name;
+		if (values && graph_prov(p->g, n)->node != NULL)
+			*vec_push(&p->names.names) = graph_prov(p->g, n)->node;
+	}
+}
+
+static enum fs_status no_match(struct place *p, const struct request *r, bool values, struct diag *d)
+{
+	char nearest[512];
+	collect_names(p, values);
+	names_nearest(&p->names, r->pattern, nearest, sizeof(nearest));
+	return diag_set(d, FS_INVALID, "%s: '%s' matches no %s; nearest: %s", r->origin, r->pattern,
+			values ? "parameter, input or value" : "parameter", nearest);
+}
+
+static enum fs_status apply(struct place *p, const struct request *r, bool styles_too, struct diag *d)
+{
+	const struct style *style = NULL;
+	int axis = -1, hits = 0;
+	bool values = !styles_too;
+	if (styles_too)
+		TRY(parse_value(p, r->value, &style, &axis, d));
+	enum fs_status status = style != NULL ? apply_style(p, r, style, axis, &hits, d) : apply_placement(p, r, &hits, d);
+	if (status == FS_OK && hits == 0)
+		return no_match(p, r, values, d);
+	return status;
+}
+
+static enum fs_status apply_all(struct place *p, const request_list *l, bool styles_too, struct diag *d)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		if (apply(p, &l->items[i], styles_too, d) != FS_OK) {
+			const struct request *r = &l->items[i];
+			bool said = strncmp(d->text, r->origin, strlen(r->origin)) == 0;
+			return said ? d->status : diag_prefix(d, "%s '%s=%s'", r->origin, r->pattern, r->value);
+		}
+	return FS_OK;
+}
+
+/* "7 parameters matched no rule and are replicated: a, b, c, ..." */
+static void note_unmatched(struct place *p)
+{
+	char names[256] = "";
+	int count = 0;
+	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!is_parameter(p->g, n) || p->matched[i] || graph_int(p->g, n, ATTR_BUFFER, 0))
+			continue;
+		size_t used = strlen(names);
+		if (count++ < 3)
+			snprintf(names + used, sizeof(names) - used, "%s%s", count > 1 ? ", " : "", graph_string(p->g, n, ATTR_NAME));
+	}
+	if (count > 0 && p->c->styles.count > 0)
+		*vec_push(&p->c->notes) = arena_printf(context_arena(p->g->context), "%d parameter%s matched no rule and %s replicated: %s%s",
+						       count, count > 1 ? "s" : "", count > 1 ? "are" : "is", names, count > 3 ? ", ..." : "");
+}
+
+/* --- the new graph --- */
+
+static struct node_id place_source(struct rebuild *r, const struct place *p, struct node_id n)
+{
+	struct type t = *graph_type(r->from, n);
+	struct attrs a;
+	graph_attrs(r->from, n, &a);
+	t.place = p->pin[n.i];
+	if (p->hard[n.i] != 0)
+		attrs_int(&a, ATTR_HARD, p->hard[n.i]);
+	return graph_emit_typed(r->to, graph_op(r->from, n), NULL, 0, &a, &t, graph_node(r->from, n)->prov);
+}
+
+static struct node_id place_node(struct rebuild *r, const struct place *p, struct node_id n)
+{
+	if (op_is_source(graph_op(r->from, n)))
+		return place_source(r, p, n);
+	struct node_id made = rebuild_copy(r, n);
+	if (p->constrained[n.i] == 0)
+		return made;
+	struct attrs a = { 0 };
+	attrs_int(&a, ATTR_AXES, p->constrained[n.i]);
+	attrs_placement(&a, &p->pin[n.i]);
+	return graph_emit(r->to, OP_CONSTRAIN, &made, 1, &a, rebuild_prov(r, n));
+}
+
+static void place_init(struct place *p, const struct graph *g, struct compile *c)
+{
+	size_t n = g->nodes.count;
+	*p = (struct place){ .g = g, .c = c, .mesh = context_mesh(g->context), .uses = uses_make(g) };
+	p->pin = calloc(n, sizeof(*p->pin));
+	p->constrained = calloc(n, sizeof(*p->constrained));
+	p->hard = calloc(n, sizeof(*p->hard));
+	p->matched = calloc(n, sizeof(*p->matched));
+	if (p->pin == NULL || p->constrained == NULL || p->hard == NULL || p->matched == NULL)
+		BUG("out of memory");
+	for (uint32_t i = 1; i < n; i++)
+		if (op_is_source((enum op)g->nodes.items[i].op))
+			p->pin[i] = graph_type(g, (struct node_id){ i })->place;
+}
+
+static void place_release(struct place *p)
+{
+	uses_release(&p->uses);
+	free(p->pin);
+	free(p->constrained);
+	free(p->hard);
+	free(p->matched);
+	vec_release(&p->names.names);
+}
+
+enum fs_status pass_place(struct graph **g, struct compile *c, struct diag *d)
+{
+	struct place p;
+	place_init(&p, *g, c);
+	enum fs_status status = apply_all(&p, &c->styles, true, d);
+	if (status == FS_OK)
+		status = apply_all(&p, &c->places, false, d);
+	if (status == FS_OK) {
+		note_unmatched(&p);
+		struct rebuild r;
+		rebuild_init(&r, *g, STAGE_GLOBAL, "place");
+		for (uint32_t i = 1; i < (*g)->nodes.count; i++)
+			if (r.reached[i])
+				r.map[i] = place_node(&r, &p, (struct node_id){ i });
+		rebuild_finish(&r, g);
+	}
+	place_release(&p);
+	return status;
+}
