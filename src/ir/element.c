@@ -6,8 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whole numbers that are read at a glance. */
+static bool whole_text(double v, char out[32])
+{
+	if (!(fabs(v) < 1e7) || v != rint(v))
+		return false;
+	snprintf(out, 32, "%.0f", v);
+	return true;
+}
+
 void float_text(double v, char out[32])
 {
+	if (whole_text(v, out))
+		return;
 	for (int digits = 1; digits <= 17; digits++) {
 		snprintf(out, 32, "%.*g", digits, v);
 		if (strtod(out, NULL) == v)
@@ -152,6 +163,8 @@ static bool float_element_text(enum dtype t, const unsigned char *at, char out[3
 	unsigned char back[8];
 	if (!float_load(t, at, &v))
 		return false;
+	if (whole_text(v, out))
+		return true;
 	for (int digits = 1; digits <= 17; digits++) {
 		snprintf(out, 32, "%.*g", digits, v);
 		if (element_parse(t, out, back) && memcmp(at, back, (size_t)dtype_size(t)) == 0)

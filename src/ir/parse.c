@@ -62,6 +62,12 @@ static uint32_t find_name(const struct parser *p, struct span text)
 	return hash_find(&p->table, hash_bytes(text.at, text.size, 0), same_name, &key);
 }
 
+/* As much of a name as a message has room for. */
+static int shown(struct span name)
+{
+	return name.size < 200 ? (int)name.size : 200;
+}
+
 static enum fs_status parse_value_name(struct parser *p, struct span *out)
 {
 	TRY(lex_expect(&p->lex, '%', "a value (%name)"));
@@ -74,7 +80,7 @@ static enum fs_status parse_use(struct parser *p, struct node_id *out)
 	TRY(parse_value_name(p, &name));
 	uint32_t i = find_name(p, name);
 	if (i == UINT32_MAX)
-		return lex_error(&p->lex, name.at - 1, "%%%.*s is not defined above", (int)(name.size < 200 ? name.size : 200), name.at);
+		return lex_error(&p->lex, name.at - 1, "%%%.*s is not defined above", shown(name), name.at);
 	*out = p->names.items[i].node;
 	return FS_OK;
 }
@@ -380,9 +386,11 @@ static void imply_node(struct parser *p, struct statement *s)
 
 static enum fs_status parse_prov(struct parser *p, struct statement *s)
 {
-	if (!lex_take(&p->lex, ';'))
-		return lex_peek(&p->lex) == '\n' || lex_peek(&p->lex) == '\0' ? FS_OK : lex_expected(&p->lex, "';' or the end of the line");
 	char c = lex_peek(&p->lex);
+	if (c != ';')
+		return c == '\n' || c == '\0' ? FS_OK : lex_expected(&p->lex, "';' or the end of the line");
+	p->lex.at++;
+	c = lex_peek(&p->lex);
 	if (c == '"' || provenance_bare(c))
 		TRY(lex_atom(&p->lex, "provenance", &p->scratch, &s->prov.node));
 	TRY(parse_field(p, '@', '\0', &s->prov.module));
@@ -451,7 +459,7 @@ static enum fs_status parse_node(struct parser *p)
 	struct statement s = { 0 };
 	TRY(parse_value_name(p, &s.name));
 	if (find_name(p, s.name) != UINT32_MAX)
-		return lex_error(&p->lex, s.name.at - 1, "%%%.*s is defined twice", (int)(s.name.size < 200 ? s.name.size : 200), s.name.at);
+		return lex_error(&p->lex, s.name.at - 1, "%%%.*s is defined twice", shown(s.name), s.name.at);
 	TRY(lex_expect(&p->lex, '=', "'=' and an op"));
 	TRY(parse_op(p, &s));
 	TRY(parse_operands(p));
@@ -502,8 +510,8 @@ static enum fs_status parse_mesh(struct parser *p, struct mesh *m)
 	size_t n = 0;
 	lex_peek(&p->lex);
 	const char *at = p->lex.at;
-	for (; lex_peek(&p->lex) != '\n' && lex_peek(&p->lex) != '\0' && n + 1 < sizeof(text); n++)
-		text[n] = *p->lex.at == '\0' ? '?' : *p->lex.at;
+	for (char c; (c = lex_peek(&p->lex)) != '\n' && c != '\0' && n + 1 < sizeof(text); p->lex.at++)
+		text[n++] = c;
 	text[n] = '\0';
 	if (mesh_parse(m, text, p->lex.diag) != FS_OK)
 		return lex_at(&p->lex, at);

@@ -20,7 +20,7 @@ struct buffer { char *at; size_t size, used; };
 
 __attribute__((format(printf, 2, 3))) static void put(struct buffer *b, const char *format, ...)
 {
-	if (b->used + 1 >= b->size)
+	if (b->used >= b->size)
 		return;
 	va_list args;
 	va_start(args, format);
@@ -102,6 +102,9 @@ void node_describe(const struct graph *g, struct node_id n, char *out, size_t si
 		}
 	if (before[0] == ',')
 		put(&b, ")");
+	for (char *c = out; *c != '\0'; c++)
+		if (iscntrl((unsigned char)*c))
+			*c = '?';
 }
 
 /* --- names of values --- */

@@ -100,12 +100,16 @@ static enum fs_status check_part(const struct verifier *v, struct node_id n, con
 {
 	const struct type *t = graph_type(v->graph, n);
 	enum dtype_class class = dtype_class((enum dtype)t->dtype);
+	bool can_reduce = class == DC_FLOAT || class == DC_INT || (class == DC_BOOLEAN && p->kind != PART_SUM);
 	if (p->axis >= v->mesh->count || p->kind > PART_MIN)
 		return verify_fail(v, n, "the placement has an axis or a kind that there is not");
 	if (p->kind == PART_SHARD && p->dim >= t->rank)
 		return verify_fail(v, n, "the placement shards dim %d of %d", p->dim, t->rank);
-	if (p->kind != PART_SHARD && class != DC_FLOAT && class != DC_INT)
-		return verify_fail(v, n, "a partial value of type %s", dtype_text((enum dtype)t->dtype));
+	if (p->kind != PART_SHARD && !can_reduce) {
+		char type[256];
+		type_text(t, v->mesh, type, sizeof(type));
+		return verify_fail(v, n, "no value of this type is partial in this way: %s", type);
+	}
 	if (p->kind != PART_SHARD && op_is_source(graph_op(v->graph, n)))
 		return verify_fail(v, n, "a source cannot be partial");
 	return FS_OK;
@@ -168,7 +172,8 @@ static enum fs_status check_nesting(const struct verifier *v, struct node_id n, 
 }
 
 /* The largest shard over the axes that do not nest inside `axis`, nor are it. */
-static void shape_around(const struct verifier *v, const struct type *t, int axis, uint32_t below, int64_t shape[MAX_RANK])
+static void shape_around(const struct verifier *v, const struct type *t, int axis, uint32_t below,
+			 int64_t shape[MAX_RANK])
 {
 	struct placement around = t->place;
 	for (int a = 0; a < v->mesh->count; a++)
@@ -205,14 +210,15 @@ static enum fs_status check_axis(struct verifier *v, struct node_id n, int axis,
 static enum fs_status check_placement(struct verifier *v, struct node_id n)
 {
 	enum op op = graph_op(v->graph, n);
+	verify_rule *rule = verify_rule_of(op);
 	uint32_t below[MAX_AXES];
 	if (v->graph->stage == STAGE_GLOBAL || op_is_source(op))
 		return FS_OK;
+	if (rule != NULL)
+		TRY(rule(v, n));
 	if (op != OP_RESHARD)
 		TRY(check_nesting(v, n, below));
-	if (verify_rule_of(op) != NULL)
-		return verify_rule_of(op)(v, n);
-	for (int axis = 0; axis < v->mesh->count; axis++)
+	for (int axis = 0; axis < v->mesh->count && rule == NULL; axis++)
 		TRY(check_axis(v, n, axis, below[axis]));
 	return FS_OK;
 }

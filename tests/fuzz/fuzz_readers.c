@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "ir.h"
 #include "pt2.h"
 #include "safetensors.h"
 #include "file_view.h"
@@ -90,6 +91,39 @@ static enum fs_status read_weights(const unsigned char *bytes, size_t size, stru
 	return status;
 }
 
+static char *print_graph(const struct graph *g)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	BUG_ON(f == NULL);
+	graph_print(g, f);
+	fclose(f);
+	return text;
+}
+
+/* What is taken prints, what is printed parses, and prints the same. */
+static enum fs_status read_text(const unsigned char *bytes, size_t size, struct diag *d)
+{
+	struct context *c, *again;
+	struct graph *g, *back;
+	struct diag unused = { 0 };
+	TRY(graph_parse((const char *)bytes, size, "t", &c, &g, d));
+	char *text = print_graph(g);
+	if (graph_parse(text, strlen(text), "t", &again, &back, &unused) != FS_OK)
+		BUG("what is printed does not parse: %s", unused.text);
+	char *second = print_graph(back);
+	BUG_ON(strcmp(text, second) != 0);
+	enum fs_status status = graph_verify(back, d);
+	graph_destroy(g);
+	graph_destroy(back);
+	context_destroy(c);
+	context_destroy(again);
+	free(text);
+	free(second);
+	return status;
+}
+
 static uint32_t get32(const unsigned char *p)
 {
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
@@ -116,9 +150,11 @@ static void repair_zip(struct input *in)
 }
 
 #define TINY "tests/data/import/tiny"
+#define IR "tests/ir/"
 
 static const struct reader readers[] = {
 	{ "safetensors", read_safetensors, NULL, { TINY ".safetensors" } },
+	{ "text", read_text, NULL, { IR "ops.ir", IR "fp8.ir", IR "names.ir", IR "constants.ir" } },
 	{ "pt2", read_pt2, repair_zip, { TINY ".pt2" } },
 	{ "weights", read_weights, repair_zip, { TINY ".safetensors.index.json", TINY ".safetensors", TINY ".pt2" } },
 };
