@@ -9,7 +9,8 @@
 /* Joins neighbouring dims that one stride walks, and drops dims of size 1: longer inner loops. */
 static struct table_dims join_dims(const struct table_dims *d)
 {
-	struct table_dims j = {.rank = 0};
+	struct table_dims j;
+	j.rank = 0;
 	for (uint32_t k = 0; k < d->rank; k++) {
 		uint32_t last = j.rank - 1;
 		if (d->size[k] == 1)
@@ -22,8 +23,10 @@ static struct table_dims join_dims(const struct table_dims *d)
 		j.size[j.rank] = d->size[k];
 		j.stride[j.rank++] = d->stride[k];
 	}
-	if (j.rank == 0)
-		j = (struct table_dims){.rank = 1, .size = {1}, .stride = {0}};
+	if (j.rank == 0) {
+		j.size[0] = 1;
+		j.stride[j.rank++] = 0;
+	}
 	return j;
 }
 
@@ -60,7 +63,8 @@ typedef void row_fn(uint64_t *to, const uint64_t *from, size_t n, size_t stride)
 static inline void each_row(uint64_t *to, const uint64_t *from, const struct table_dims *dims, row_fn *row)
 {
 	struct table_dims d = join_dims(dims);
-	uint32_t at[TABLE_RANK] = {0};
+	uint32_t at[TABLE_RANK];
+	memset(at, 0, d.rank * sizeof(*at));
 	size_t n = d.size[d.rank - 1], stride = d.stride[d.rank - 1];
 	do {
 		row(to, from, n, stride);

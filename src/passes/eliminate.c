@@ -210,9 +210,12 @@ static void add_dims(const struct solver *s, const struct elimination *e, uint64
 static struct table_dims part_dims(const struct solver *s, const struct elimination *e,
 				   const struct table *t, uint64_t outer, uint64_t inner)
 {
-	struct table_dims d = {.rank = 1};
-	size_t stride[TABLE_RANK] = {0};
+	struct table_dims d;
+	size_t stride[TABLE_RANK];
+	memset(stride, 0, e->width * sizeof(*stride));
+	d.rank = 1;
 	d.size[0] = s->left[e->variable].count;
+	d.stride[0] = 0;
 	for (uint32_t k = 0; k < t->rank; k++) {
 		const struct axis *a = &s->axes.items[t->first + k];
 		if (a->variable == e->variable)
@@ -294,6 +297,19 @@ static struct table message_table(struct solver *s, const struct elimination *e,
 	return t;
 }
 
+/* New tables of one variable are one table: the lists of variables with many neighbours stay short. */
+static void add_own(struct solver *s, const struct elimination *e, uint64_t *cells)
+{
+	uint32_t w = e->rest[0];
+	if (s->own[w] != NULL) {
+		struct table_dims d = {.rank = 1, .size = {s->left[w].count}, .stride = {1}};
+		table_add(s->own[w], cells, &d);
+		return;
+	}
+	s->own[w] = cells;
+	solver_add_table(s, message_table(s, e, cells));
+}
+
 static void count_cells(struct solver *s, uint64_t cells, uint32_t width)
 {
 	s->result->cells += cells;
@@ -305,7 +321,9 @@ static void count_cells(struct solver *s, uint64_t cells, uint32_t width)
 
 static enum elim_status eliminate_one(struct solver *s, uint32_t v)
 {
-	struct elimination e = {.variable = v};
+	struct elimination e;
+	e.variable = v;
+	e.width = e.count = 0;
 	struct step step = take_tables(s, &e);
 	*vec_push(&s->steps) = step;
 	count_cells(s, s->key[v], e.width + 1);
@@ -319,7 +337,10 @@ static enum elim_status eliminate_one(struct solver *s, uint32_t v)
 		s->result->cost = elim_add(s->result->cost, *out);
 		return s->result->cost < ELIM_INF ? ELIM_OK : solver_end(s, ELIM_INFEASIBLE, v);
 	}
-	solver_add_table(s, message_table(s, &e, out));
+	if (e.width == 1)
+		add_own(s, &e, out);
+	else
+		solver_add_table(s, message_table(s, &e, out));
 	for (uint32_t k = 0, width; k < e.width; k++)
 		heap_move(s, e.rest[k], cells_of(s, e.rest[k], &width));
 	return ELIM_OK;
@@ -379,6 +400,7 @@ static void solver_init(struct solver *s, const struct factor_graph *fg, uint64_
 	s->head = arena_array(&s->arena, n, sizeof(*s->head));
 	s->stamp = arena_array(&s->arena, n, sizeof(*s->stamp));
 	s->slot = arena_array(&s->arena, n, sizeof(*s->slot));
+	s->own = arena_array(&s->arena, n, sizeof(*s->own));
 	s->heap = arena_array(&s->arena, n, sizeof(*s->heap));
 	s->place = arena_array(&s->arena, n, sizeof(*s->place));
 	s->key = arena_array(&s->arena, n, sizeof(*s->key));

@@ -47,6 +47,7 @@ struct solver {
 	uint32_t *head;         /* by variable: its first link */
 	uint32_t *stamp, now;   /* by variable: seen in this scan */
 	uint32_t *slot;         /* by variable: its dim in the elimination at hand */
+	uint64_t **own;         /* by variable: the table of it alone that eliminations add to, or NULL */
 	VEC(struct table) tables;
 	VEC(struct axis) axes;
 	VEC(struct link) links;

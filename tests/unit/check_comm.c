@@ -8,7 +8,6 @@
 
 #include "comm.h"
 #include "scalar.h"
-
 #define MOST_RANKS 64
 
 /* --- ranks as threads; a rank must not leave through Check's longjmp, so it counts failures --- */

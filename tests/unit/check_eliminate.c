@@ -230,7 +230,7 @@ END_TEST
 
 START_TEST(one_hub_of_many_tables)
 {
-	enum { SPOKES = 3000 };
+	enum { SPOKES = 20000 };
 	struct factor_graph fg = {0};
 	struct elim_result r;
 	static const uint64_t same[9] = {0, 1, 1, 1, 0, 1, 1, 1, 0}, last[3] = {1, 1, 0};
