@@ -93,7 +93,7 @@ static void try_slice(struct search *s, int i, int axis, const struct placement 
 	relax(s, i, m, LABEL_R, LABEL_S(to->at[want].dim));
 }
 
-/* Gathers the innermost axes of a dim, from the last outwards. */
+/* Gathers the innermost axes of a dim, from the last outwards, as long as they nest in mesh order. */
 static void try_gathers(struct search *s, int i, int part)
 {
 	struct placement p = s->states.items[i].at, after = p;
@@ -102,6 +102,8 @@ static void try_gathers(struct search *s, int i, int part)
 	for (int k = part; k >= 0; k--) {
 		if (p.at[k].kind != PART_SHARD || p.at[k].dim != dim)
 			continue;
+		if (m.axes != 0 && m.axes < 1u << p.at[k].axis)
+			break;
 		m.axes |= 1u << p.at[k].axis;
 		placement_set(&after, p.at[k].axis, NULL);
 		m.after = after;

@@ -1,0 +1,389 @@
+/*
+ * swap_fp8: local matmuls with a recipe become scaled ones, with amax, scale and cast nodes.
+ *
+ *     %y = matmul %x, %w {recipe="tensorwise"}
+ *  =>
+ *     %m = amax %x {dims=[0,1]}  : f32[] (tp:P(max))      over each axis that shards x
+ *     %a = all_reduce %m {max}   : f32[] (tp:R)
+ *     %s = fp8_scale %a          : f32[]
+ *     %q = fp8_cast %x, %s       : e4m3[...] as x
+ *     (the same for %w; it runs in setup)
+ *     %y = scaled_matmul %q, %qw, 1/%s, 1/%sw
+ *
+ * Row scales: amax over the contracted dims alone.  Where an axis shards those, each shard keeps its
+ * own scale (`scope`), unless --scale-scope AXIS=global.  A partial value is never cast: it was reduced
+ * before (the solver lets no P into a matmul).
+ *
+ * A product that is P(sum) and is only reduced may stay wide until after the reduction: exact plans
+ * reduce the unscaled f64 accumulator and scale after it (post_scale); --reduce-dtype f32 reduces f32.
+ *
+ * stage local -> fp8   needs recipes   numerics lossy
+ */
+#include "machine.h"
+#include "passes.h"
+#include "recipe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A product that is still wide: what is to be done once no axis is partial any more. */
+struct wide {
+	struct node_id scale[2]; /* dequantization factors, or none: only a cast */
+	const char *equation;
+	enum dtype dtype;
+};
+
+struct swap {
+	struct rebuild r;
+	struct compile *c;
+	const struct mesh *mesh;
+	const struct machine *machine;
+	struct uses uses;
+	uint32_t local, global;          /* axes given by --scale-scope */
+	VEC(struct wide) pending;
+	uint32_t *wide;                  /* by old id: 1 + index into pending */
+};
+
+/* --- amax, scale, cast --- */
+
+/* Dims of operand `side` that are contracted, or all. */
+static int amax_dims(const struct equation *e, int side, const struct granularity *g, int64_t dims[MAX_RANK])
+{
+	int count = 0;
+	for (int i = 0; i < e->rank[side]; i++)
+		if (g->rows == SPAN_ALL || equation_role(e, e->letter[side][i]) == ROLE_K)
+			dims[count++] = i;
+	return count;
+}
+
+/* Axes over which shards keep their own scale: by default those that shard the dims of row scales. */
+static uint32_t scope_of(const struct swap *s, const struct type *t, const struct granularity *g, const int64_t *dims,
+			 int count)
+{
+	uint32_t sharding = 0;
+	for (int i = 0; i < count; i++)
+		sharding |= placement_axes_of(&t->place, (int)dims[i]);
+	uint32_t wanted = g->rows == SPAN_ALL ? s->local : ~s->global;
+	return sharding & wanted;
+}
+
+/* Type of the amax of a value, before its reduction. */
+static struct type amax_type(const struct swap *s, const struct type *x, const int64_t *dims, int count, uint32_t scope)
+{
+	struct type t = *x;
+	uint32_t reduced = 0;
+	t.dtype = DT_F32;
+	t.place = (struct placement){ 0 };
+	for (int i = 0; i < count; i++) {
+		reduced |= 1u << dims[i];
+		t.dim[dims[i]] = 1;
+	}
+	bool scalar = count == x->rank && scope == 0;
+	for (int i = 0; i < x->place.count; i++) {
+		struct part part = x->place.at[i];
+		if ((reduced >> part.dim & 1) && (scope >> part.axis & 1))
+			t.dim[part.dim] *= s->mesh->axis[part.axis].size;
+		else if (reduced >> part.dim & 1)
+			part = (struct part){ part.axis, PART_MAX, 0 };
+		placement_set(&t.place, part.axis, &part);
+	}
+	if (scalar)
+		t = (struct type){ .dtype = DT_F32, .place = t.place };
+	return t;
+}
+
+/* All-reduces over every axis on which the maximum is partial. */
+static struct node_id reduce_amax(struct swap *s, struct node_id amax, struct prov_id prov)
+{
+	struct type t = *graph_type(s->r.to, amax);
+	uint32_t axes = 0;
+	for (int i = t.place.count; i-- > 0;)
+		if (t.place.at[i].kind == PART_MAX) {
+			axes |= 1u << t.place.at[i].axis;
+			placement_set(&t.place, t.place.at[i].axis, NULL);
+		}
+	if (axes == 0)
+		return amax;
+	struct attrs a = { 0 };
+	attrs_int(&a, ATTR_AXES, axes);
+	attrs_string(&a, ATTR_REDUCE, "max");
+	return graph_emit_typed(s->r.to, OP_ALL_REDUCE, &amax, 1, &a, &t, prov);
+}
+
+static struct node_id emit_like(struct swap *s, enum op op, const struct node_id *in, int count, const struct attrs *a,
+				enum dtype dtype, struct prov_id prov)
+{
+	struct type t = *graph_type(s->r.to, in[0]);
+	t.dtype = (uint8_t)dtype;
+	return graph_emit_typed(s->r.to, op, in, count, a, &t, prov);
+}
+
+struct quantized { struct node_id codes, factor; }; /* factor: 1/scale */
+
+static struct quantized quantize(struct swap *s, struct node_id x, const struct equation *e, int side,
+				 const struct recipe *recipe, struct prov_id prov)
+{
+	const struct granularity *g = side == 0 ? &recipe->left : &recipe->right;
+	struct type xt = *graph_type(s->r.to, x);
+	int64_t dims[MAX_RANK];
+	int count = amax_dims(e, side, g, dims);
+	uint32_t scope = scope_of(s, &xt, g, dims, count);
+	struct type mt = amax_type(s, &xt, dims, count, scope);
+	struct attrs a = { 0 };
+	attrs_ints(&a, ATTR_DIMS, dims, count);
+	if (scope != 0)
+		attrs_int(&a, ATTR_SCOPE, scope);
+	struct node_id amax = reduce_amax(s, graph_emit_typed(s->r.to, OP_AMAX, &x, 1, &a, &mt, prov), prov);
+	struct attrs b = { 0 };
+	attrs_int(&b, ATTR_DTYPE, recipe->forward);
+	struct attrs c = b;
+	if (recipe->pow2)
+		attrs_int(&b, ATTR_POW2, 1);
+	struct node_id scale = emit_like(s, OP_FP8_SCALE, &amax, 1, &b, DT_F32, prov);
+	struct node_id in[2] = { x, scale };
+	return (struct quantized){ emit_like(s, OP_FP8_CAST, in, 2, &c, recipe->forward, prov),
+				   emit_like(s, OP_RECIPROCAL, &scale, 1, NULL, DT_F32, prov) };
+}
+
+/* --- wide products --- */
+
+/* Is the product partial, and reduced by every user? Then it may stay wide till after that. */
+static bool only_reduced(const struct swap *s, struct node_id n)
+{
+	const struct graph *g = s->r.from;
+	if (!placement_has_partial(&graph_type(g, n)->place) || s->uses.first[n.i] == s->uses.first[n.i + 1])
+		return false;
+	for (uint32_t k = s->uses.first[n.i]; k < s->uses.first[n.i + 1]; k++) {
+		enum op op = graph_op(g, s->uses.at[k]);
+		if (op != OP_REDUCE_SCATTER && op != OP_ALL_REDUCE)
+			return false;
+	}
+	return true;
+}
+
+static void set_wide(struct swap *s, struct node_id old, struct wide w)
+{
+	*vec_push(&s->pending) = w;
+	s->wide[old.i] = s->pending.count;
+}
+
+/* The dim of the result that a reduce_scatter over these axes cut, as a dim of operand `side`; -1: it has none. */
+static int scattered_dim(const struct wide *w, int side, int result_dim)
+{
+	struct equation e;
+	struct diag d = { 0 };
+	if (equation_parse(&e, w->equation, &d) != FS_OK)
+		BUG("%s", d.text);
+	for (int i = 0; i < e.rank[side]; i++)
+		if (e.letter[side][i] == e.letter[2][result_dim])
+			return i;
+	return -1;
+}
+
+/* Scales of rows follow the rows where a reduce_scatter took them. */
+static void scatter_scales(struct swap *s, struct wide *w, struct node_id collective)
+{
+	const struct graph *g = s->r.from;
+	if (graph_op(g, collective) != OP_REDUCE_SCATTER)
+		return;
+	int64_t axes = graph_int(g, collective, ATTR_AXES, 0), dim = graph_int(g, collective, ATTR_DIM, 0);
+	for (int side = 0; side < 2; side++) {
+		struct type t = *graph_type(s->r.to, w->scale[side]);
+		int at = scattered_dim(w, side, (int)dim);
+		if (at < 0 || t.rank == 0 || t.dim[at] == 1)
+			continue;
+		struct attrs a = { 0 };
+		attrs_int(&a, ATTR_AXES, axes);
+		attrs_int(&a, ATTR_DIM, at);
+		for (int axis = 0; axis < s->mesh->count; axis++)
+			if (axes >> axis & 1)
+				placement_set(&t.place, axis, &(struct part){ (uint8_t)axis, PART_SHARD, (uint8_t)at });
+		w->scale[side] = graph_emit_typed(s->r.to, OP_SHARD, &w->scale[side], 1, &a, &t,
+						  graph_node(g, collective)->prov);
+	}
+}
+
+static struct node_id finish_wide(struct swap *s, const struct wide *w, struct node_id x, struct prov_id prov)
+{
+	struct attrs a = { 0 };
+	attrs_int(&a, ATTR_DTYPE, w->dtype);
+	if (!node_is(w->scale[0]))
+		return emit_like(s, OP_CAST, &x, 1, &a, w->dtype, prov);
+	attrs_string(&a, ATTR_EQ, w->equation);
+	struct node_id in[3] = { x, w->scale[0], w->scale[1] };
+	return emit_like(s, OP_POST_SCALE, in, 3, &a, w->dtype, prov);
+}
+
+/* A reduction of a wide product: in the wide type; after the last one, scales and rounds. */
+static struct node_id reduce_wide(struct swap *s, struct node_id n)
+{
+	const struct graph *g = s->r.from;
+	struct node_id old = graph_operand(g, n, 0), x = s->r.map[old.i];
+	struct wide w = s->pending.items[s->wide[old.i] - 1];
+	struct type t = *graph_type(g, n);
+	struct attrs a;
+	graph_attrs(g, n, &a);
+	t.dtype = graph_type(s->r.to, x)->dtype;
+	struct node_id made = graph_emit_typed(s->r.to, graph_op(g, n), &x, 1, &a, &t, graph_node(g, n)->prov);
+	if (node_is(w.scale[0]))
+		scatter_scales(s, &w, n);
+	if (!placement_has_partial(&t.place))
+		return finish_wide(s, &w, made, graph_node(g, n)->prov);
+	set_wide(s, n, w);
+	return made;
+}
+
+/* --- which, and how --- */
+
+static struct matmul_report *report_of(const struct swap *s, struct node_id n)
+{
+	const struct prov *p = graph_prov(s->r.from, n);
+	for (uint32_t i = 0; i < s->c->matmuls.count; i++)
+		if (s->c->matmuls.items[i].node == p->node && (p->node != NULL || s->c->matmuls.items[i].module == p->module))
+			return &s->c->matmuls.items[i];
+	return NULL;
+}
+
+/*
+ * --fp8-auto: is fp8 faster on the local shapes?  Twice the rate in the product, against one read for
+ * the amax, one read and a write of codes for the cast of the left operand (the weight is cast once).
+ */
+static bool pays(const struct swap *s, struct node_id n)
+{
+	const struct graph *g = s->r.from;
+	int64_t shape[3][MAX_RANK];
+	for (int k = 0; k < 2; k++)
+		type_local_shape(graph_type(g, graph_operand(g, n, k)), s->mesh, NULL, shape[k]);
+	type_local_shape(graph_type(g, n), s->mesh, NULL, shape[2]);
+	const struct type *x = graph_type(g, graph_operand(g, n, 0));
+	double high = (double)op_price(s->machine, g, n, (const int64_t (*)[MAX_RANK])shape);
+	double bytes = (double)type_local_count(x, s->mesh, NULL) * (2.0 * dtype_size((enum dtype)x->dtype) + 1);
+	return high / 2 > bytes / s->machine->memory * 1e12;
+}
+
+static bool wanted(struct swap *s, struct node_id n, struct recipe *recipe)
+{
+	const char *name = graph_string(s->r.from, n, ATTR_RECIPE);
+	struct diag d = { 0 };
+	if (name == NULL || recipe_find(name, recipe, &d) != FS_OK || recipe->forward == DT_NONE)
+		return false;
+	if (!s->c->fp8_auto || pays(s, n))
+		return true;
+	struct matmul_report *r = report_of(s, n);
+	if (r != NULL) {
+		r->recipe = "none";
+		r->reason = "--fp8-auto: faster without, on the local shapes";
+	}
+	return false;
+}
+
+/* Is the product partial over an axis on which row scales differ from shard to shard? */
+static bool scales_differ(const struct swap *s, const struct quantized *q, const struct equation *e)
+{
+	for (int side = 0; side < 2; side++) {
+		const struct type *t = graph_type(s->r.to, q[side].factor);
+		for (int i = 0; i < t->place.count; i++)
+			if (t->place.at[i].kind == PART_SHARD && equation_role(e, e->letter[side][t->place.at[i].dim]) == ROLE_K)
+				return true;
+	}
+	return false;
+}
+
+static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct recipe *recipe)
+{
+	const struct graph *g = s->r.from;
+	const char *equation = graph_string(g, n, ATTR_EQ);
+	struct equation e;
+	struct diag d = { 0 };
+	struct prov_id prov = graph_node(g, n)->prov, made_here = rebuild_prov(&s->r, n);
+	if (equation_parse(&e, equation, &d) != FS_OK)
+		BUG("%s", d.text);
+	struct quantized q[2];
+	for (int side = 0; side < 2; side++)
+		q[side] = quantize(s, s->r.map[graph_operand(g, n, side).i], &e, side, recipe, made_here);
+	struct type t = *graph_type(g, n);
+	struct attrs a = { 0 };
+	attrs_string(&a, ATTR_EQ, equation);
+	if (s->c->exact)
+		attrs_int(&a, ATTR_EXACT, 1);
+	bool wide = only_reduced(s, n), after = wide && s->c->exact && !scales_differ(s, q, &e);
+	if (wide && (after || s->c->reduce_f32)) {
+		struct wide w = { .equation = equation, .dtype = (enum dtype)t.dtype };
+		t.dtype = after ? DT_F64 : DT_F32;
+		if (after) {
+			w.scale[0] = q[0].factor;
+			w.scale[1] = q[1].factor;
+		}
+		set_wide(s, n, w);
+	}
+	attrs_int(&a, ATTR_DTYPE, t.dtype);
+	struct node_id in[4] = { q[0].codes, q[1].codes, q[0].factor, q[1].factor };
+	return graph_emit_typed(s->r.to, OP_SCALED_MATMUL, in, after ? 2 : 4, &a, &t, prov);
+}
+
+/* --reduce-dtype f32 for matmuls that keep their dtype. */
+static struct node_id widen_matmul(struct swap *s, struct node_id n)
+{
+	const struct graph *g = s->r.from;
+	struct node_id in[2] = { s->r.map[graph_operand(g, n, 0).i], s->r.map[graph_operand(g, n, 1).i] };
+	struct type t = *graph_type(g, n);
+	struct attrs a;
+	graph_attrs(g, n, &a);
+	set_wide(s, n, (struct wide){ .equation = graph_string(g, n, ATTR_EQ), .dtype = (enum dtype)t.dtype });
+	t.dtype = DT_F32;
+	attrs_int(&a, ATTR_DTYPE, DT_F32);
+	return graph_emit_typed(s->r.to, OP_MATMUL, in, 2, &a, &t, graph_node(g, n)->prov);
+}
+
+static bool half_precision(const struct graph *g, struct node_id n)
+{
+	return graph_type(g, n)->dtype == DT_BF16 || graph_type(g, n)->dtype == DT_F16;
+}
+
+static struct node_id swap_node(struct swap *s, struct node_id n)
+{
+	const struct graph *g = s->r.from;
+	struct recipe recipe;
+	if (graph_op(g, n) == OP_MATMUL && wanted(s, n, &recipe))
+		return swap_matmul(s, n, &recipe);
+	if (graph_op(g, n) == OP_MATMUL && s->c->reduce_f32 && half_precision(g, n) && only_reduced(s, n))
+		return widen_matmul(s, n);
+	if (graph_node(g, n)->count == 1 && s->wide[graph_operand(g, n, 0).i] != 0)
+		return reduce_wide(s, n);
+	return rebuild_copy(&s->r, n);
+}
+
+static enum fs_status read_scopes(struct swap *s, struct diag *d)
+{
+	for (uint32_t i = 0; i < s->c->scopes.count; i++) {
+		const struct request *r = &s->c->scopes.items[i];
+		int axis = mesh_find(s->mesh, r->pattern);
+		if (axis < 0)
+			return diag_set(d, FS_INVALID, "%s: the mesh has no axis '%s'", r->origin, r->pattern);
+		bool local = strcmp(r->value, "local") == 0;
+		if (!local && strcmp(r->value, "global") != 0)
+			return diag_set(d, FS_INVALID, "%s: '%s=%s': the scope is local or global", r->origin, r->pattern, r->value);
+		*(local ? &s->local : &s->global) |= 1u << axis;
+	}
+	return FS_OK;
+}
+
+enum fs_status pass_swap_fp8(struct graph **g, struct compile *c, struct diag *d)
+{
+	struct swap s = { .c = c, .mesh = context_mesh((*g)->context) };
+	TRY(machine_find(c->target, &s.machine, d));
+	TRY(read_scopes(&s, d));
+	s.uses = uses_make(*g);
+	s.wide = calloc((*g)->nodes.count, sizeof(*s.wide));
+	if (s.wide == NULL)
+		BUG("out of memory");
+	rebuild_init(&s.r, *g, STAGE_FP8, "swap_fp8");
+	for (uint32_t i = 1; i < (*g)->nodes.count; i++)
+		if (s.r.reached[i])
+			s.r.map[i] = swap_node(&s, (struct node_id){ i });
+	rebuild_finish(&s.r, g);
+	uses_release(&s.uses);
+	vec_release(&s.pending);
+	free(s.wide);
+	return FS_OK;
+}
