@@ -2,8 +2,9 @@
  * The text form, printed: one node a line, every attribute, the full type, provenance.
  *
  * A node is called by its `name` attribute or the name in its provenance, reduced to letters, digits,
- * '_' and '.', with .1, .2 … after it where the name is taken; a node without either is called by its
- * id.  Where the name in the provenance is the name printed, the provenance leaves it out.
+ * '_' and '.'; a node without either by its id.  Of nodes that would have one name the last has it, so
+ * that what a pass puts before a node does not rename it; the others get .1, .2 … after it.  Where the
+ * name in the provenance is the name printed, the provenance leaves it out.
  */
 #include "text.h"
 
@@ -109,7 +110,11 @@ void node_describe(const struct graph *g, struct node_id n, char *out, size_t si
 
 /* --- names of values --- */
 
-struct name { const char *text; uint32_t suffix; /* the last one given */ };
+struct name {
+	const char *text;
+	struct node_id owner; /* has the name as it is */
+	uint32_t suffix;      /* the last one given to another node */
+};
 
 struct printer {
 	const struct graph *graph;
@@ -135,6 +140,12 @@ static uint32_t find_name(const struct printer *p, const char *text)
 	return hash_find(&p->table, hash_string(text), same_name, &key);
 }
 
+static void add_name(struct printer *p, const char *text, struct node_id owner)
+{
+	hash_insert(&p->table, hash_string(text), p->names.count);
+	*vec_push(&p->names) = (struct name){ text, owner, 0 };
+}
+
 /* A digit cannot come first: that would be a node's id. */
 static char *clean_name(struct printer *p, const char *from)
 {
@@ -146,27 +157,45 @@ static char *clean_name(struct printer *p, const char *from)
 	return name;
 }
 
-static const char *unique_name(struct printer *p, const char *wanted)
+/* What node n would like to be called; the last to like a name owns it, but not against a `name` attribute. */
+static void claim_name(struct printer *p, struct node_id n)
 {
-	const char *name = wanted;
+	const char *from = graph_string(p->graph, n, ATTR_NAME);
+	if (from == NULL)
+		from = graph_prov(p->graph, n)->node;
+	if (from == NULL)
+		return;
+	p->of[n.i] = clean_name(p, from);
+	uint32_t i = find_name(p, p->of[n.i]);
+	if (i == UINT32_MAX)
+		add_name(p, p->of[n.i], n);
+	else if (!graph_has(p->graph, p->names.items[i].owner, ATTR_NAME))
+		p->names.items[i].owner = n;
+}
+
+static void settle_name(struct printer *p, struct node_id n)
+{
+	const char *wanted = p->of[n.i], *name = wanted;
+	if (wanted == NULL) {
+		p->of[n.i] = arena_printf(&p->arena, "%u", n.i);
+		return;
+	}
 	uint32_t i = find_name(p, wanted);
-	while (i != UINT32_MAX && find_name(p, name) != UINT32_MAX)
+	if (node_same(p->names.items[i].owner, n))
+		return;
+	while (find_name(p, name) != UINT32_MAX)
 		name = arena_printf(&p->arena, "%s.%u", wanted, ++p->names.items[i].suffix);
-	hash_insert(&p->table, hash_string(name), p->names.count);
-	*vec_push(&p->names) = (struct name){ name, 0 };
-	return name;
+	add_name(p, name, n);
+	p->of[n.i] = name;
 }
 
 static void name_nodes(struct printer *p)
 {
 	p->of = arena_array(&p->arena, p->graph->nodes.count, sizeof(*p->of));
-	for (uint32_t i = 1; i < p->graph->nodes.count; i++) {
-		struct node_id n = { i };
-		const char *from = graph_string(p->graph, n, ATTR_NAME);
-		if (from == NULL)
-			from = graph_prov(p->graph, n)->node;
-		p->of[i] = from == NULL ? arena_printf(&p->arena, "%u", i) : unique_name(p, clean_name(p, from));
-	}
+	for (uint32_t i = 1; i < p->graph->nodes.count; i++)
+		claim_name(p, (struct node_id){ i });
+	for (uint32_t i = 1; i < p->graph->nodes.count; i++)
+		settle_name(p, (struct node_id){ i });
 }
 
 /* --- attributes --- */
