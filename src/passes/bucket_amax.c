@@ -5,7 +5,8 @@
  *     %b = all_reduce %y {max}         =>       %r = all_reduce %c {max}
  *                                               %a = slice %r …          %b = slice %r …
  *
- * Ready together: the same axes, and as many amax reductions before them on their longest path.
+ * Ready together: the same axes, as many amax reductions before them on their longest path, and both
+ * hang on the inputs or both do not (those of weights run once, in setup).
  * Amaxes sharded over other axes stay alone.  Nodes are put in the order of that count, so that a
  * bucket stands before all its users.
  *
@@ -17,6 +18,7 @@
 
 struct bucket {
 	uint32_t level;
+	bool varies;
 	int64_t axes;
 	VEC(struct node_id) members;
 	bool emitted;
@@ -26,6 +28,7 @@ struct bucketing {
 	const struct graph *g;
 	struct rebuild r;
 	uint32_t *level;  /* by node: amax reductions before it */
+	bool *varies;     /* by node: hangs on an input or a buffer that changes */
 	uint32_t *bucket; /* by node, all_reduces of amaxes: 1 + index */
 	VEC(struct bucket) buckets;
 };
@@ -38,6 +41,20 @@ static bool is_bucketable(const struct graph *g, struct node_id n)
 	return graph_type(g, n)->place.count == 0;
 }
 
+/* Inputs, and buffers that the program writes. */
+static void find_variables(struct bucketing *b)
+{
+	const struct graph *g = b->g;
+	for (uint32_t i = 1; i < g->nodes.count; i++)
+		b->varies[i] = g->nodes.items[i].op == OP_INPUT;
+	for (uint32_t o = 0; o < g->outputs.count; o++) {
+		const struct output *out = &g->outputs.items[o];
+		for (uint32_t i = 1; out->kind == OUT_BUFFER && i < g->nodes.count; i++)
+			if (g->nodes.items[i].op == OP_PARAM && graph_string(g, (struct node_id){ i }, ATTR_NAME) == out->target)
+				b->varies[i] = true;
+	}
+}
+
 static bool find_levels(struct bucketing *b)
 {
 	const struct graph *g = b->g;
@@ -47,6 +64,7 @@ static bool find_levels(struct bucketing *b)
 		for (int k = 0; k < graph_node(g, n)->count; k++) {
 			uint32_t before = b->level[graph_operand(g, n, k).i];
 			b->level[i] = before > b->level[i] ? before : b->level[i];
+			b->varies[i] |= b->varies[graph_operand(g, n, k).i];
 		}
 		if (is_bucketable(g, n)) {
 			b->level[i]++;
@@ -56,13 +74,16 @@ static bool find_levels(struct bucketing *b)
 	return any;
 }
 
-static uint32_t bucket_of(struct bucketing *b, uint32_t level, int64_t axes)
+static uint32_t bucket_of(struct bucketing *b, struct node_id n)
 {
-	for (uint32_t i = b->buckets.count; i-- > 0;)
-		if (b->buckets.items[i].level == level && b->buckets.items[i].axes == axes)
+	uint32_t level = b->level[n.i];
+	int64_t axes = graph_int(b->g, n, ATTR_AXES, 0);
+	for (uint32_t i = b->buckets.count; i-- > 0 && b->buckets.items[i].level == level;)
+		if (b->buckets.items[i].varies == b->varies[n.i] && b->buckets.items[i].axes == axes)
 			return i;
 	struct bucket *made = vec_push(&b->buckets);
 	made->level = level;
+	made->varies = b->varies[n.i];
 	made->axes = axes;
 	return b->buckets.count - 1;
 }
@@ -92,7 +113,7 @@ static void collect(struct bucketing *b, const uint32_t *order)
 		struct node_id n = { order[k] };
 		if (!b->r.reached[n.i] || !is_bucketable(b->g, n))
 			continue;
-		uint32_t i = bucket_of(b, b->level[n.i], graph_int(b->g, n, ATTR_AXES, 0));
+		uint32_t i = bucket_of(b, n);
 		*vec_push(&b->buckets.items[i].members) = n;
 		b->bucket[n.i] = i + 1;
 	}
@@ -189,8 +210,10 @@ enum fs_status pass_bucket_amax(struct graph **g, struct compile *c, struct diag
 	struct bucketing b = { .g = *g };
 	b.level = calloc((*g)->nodes.count, sizeof(*b.level));
 	b.bucket = calloc((*g)->nodes.count, sizeof(*b.bucket));
-	if (b.level == NULL || b.bucket == NULL)
+	b.varies = calloc((*g)->nodes.count, sizeof(*b.varies));
+	if (b.level == NULL || b.bucket == NULL || b.varies == NULL)
 		BUG("out of memory");
+	find_variables(&b);
 	if (find_levels(&b)) {
 		uint32_t *order = order_by_level(&b);
 		rebuild_init(&b.r, *g, (*g)->stage, "bucket_amax");
@@ -203,6 +226,7 @@ enum fs_status pass_bucket_amax(struct graph **g, struct compile *c, struct diag
 		vec_release(&b.buckets.items[i].members);
 	vec_release(&b.buckets);
 	free(b.level);
+	free(b.varies);
 	free(b.bucket);
 	return FS_OK;
 }

@@ -60,7 +60,8 @@ static void relax(struct search *s, int i, struct move move, label from, label t
 	shape_without(s, &here.at, move.axes, shape);
 	uint64_t price = here.price + move_price(s->machine, shape, s->type->rank, dtype_size((enum dtype)s->type->dtype),
 						 from, to, ranks_of(s, move.axes));
-	struct state *there = &s->states.items[find_state(s, &move.after)];
+	int to_state = find_state(s, &move.after); /* may move the array */
+	struct state *there = &s->states.items[to_state];
 	if (price < there->price) {
 		there->price = price;
 		there->before = i;
@@ -197,7 +198,8 @@ bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct
 	struct placement start = *from, goal = *to;
 	placement_canonical(&start);
 	placement_canonical(&goal);
-	s.states.items[find_state(&s, &start)].price = 0;
+	int first = find_state(&s, &start);
+	s.states.items[first].price = 0;
 	bool found = false;
 	for (int i; !found && (i = cheapest(&s)) >= 0;) {
 		s.states.items[i].done = true;
