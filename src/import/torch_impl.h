@@ -15,7 +15,7 @@
 
 #include <jansson.h>
 
-#define MAX_ARGS 32
+#define MAX_ARGS 4096 /* higher-order ops have one a tensor */
 #define MAX_DEPTH 16 /* of graphs in graphs */
 
 /* --- JSON: unions of one key, or of many with nulls (torch_json.c) --- */
@@ -28,15 +28,18 @@ enum tag {
 };
 
 /* The one key of `u` that is set, and its value; TAG_NONE where nothing is. False: not an object. */
-bool json_union(const json_t *u, enum tag *tag, const json_t **value);
-const char *json_text(const json_t *object, const char *key); /* NULL where it is not a string */
+bool union_get(const json_t *u, enum tag *tag, const json_t **value);
+const char *text_of(const json_t *object, const char *key); /* NULL where it is not a string */
 /* A number, or one of the strings "Infinity", "-Infinity", "NaN". */
-bool json_real(const json_t *v, double *out);
+bool real_of(const json_t *v, double *out);
 
 /* --- values --- */
 
 enum value_kind { VALUE_UNSET, VALUE_TENSOR, VALUE_INT, VALUE_FLOAT, VALUE_BOOL, VALUE_LOST };
 enum value_source { FROM_NODE, FROM_PARAM, FROM_BUFFER, FROM_INPUT };
+
+/* A view op on x: enough to write a changed view back. */
+struct step { enum op op; struct node_id x; int dim; int64_t start, end, stride, dims[MAX_RANK]; };
 
 /*
  * What a name of the file means.  Values that share storage form a list from `root`; an in-place op
@@ -51,6 +54,9 @@ struct value {
 	const char *name;   /* borrowed from the file */
 	const char *target; /* of parameters, buffers and inputs: the name in the model */
 	uint32_t root, next;
+	uint32_t parent;          /* of a view: what it is a view of, */
+	const struct step *steps; /* and how, first step first */
+	int step_count;
 	bool view;    /* not the storage's whole value */
 	bool perhaps; /* shares storage or is a copy: torch decides by strides */
 	bool stale;   /* its storage has been changed since */
@@ -60,7 +66,6 @@ struct value {
 struct binding { const char *name; uint32_t value; };
 
 struct scope {
-	const struct scope *outer;
 	const json_t *graph, *types; /* types: its tensor_values */
 	struct hash_table table;     /* of names, to bindings */
 	VEC(struct binding) bindings;
@@ -72,6 +77,9 @@ struct scope {
 /* An op that cannot be imported, with the first node that has it. */
 struct lack { const char *what; struct prov_id at; };
 
+/* What a handler gives: a node and its view steps, or (of an inlined graph) a value. */
+struct result { struct node_id node; uint32_t value; const struct step *steps; int step_count; };
+
 struct symbol { const char *name; int64_t value; bool known, bound, noted; };
 
 struct import {
@@ -81,7 +89,8 @@ struct import {
 	const json_t *ranges;
 	struct diag *diag;
 	VEC(struct value) values; /* [0] is none */
-	VEC(struct node_id) results; /* of the call at work */
+	VEC(struct result) results; /* of the calls at work, outermost first */
+	VEC(struct step) steps;     /* since the last give() */
 	VEC(struct lack) lacks;
 	VEC(struct symbol) symbols;
 	struct hash_table targets; /* of torch.def */
@@ -118,7 +127,8 @@ struct call {
 	struct prov_id prov;
 	bool in_place;
 	int args;
-	struct argument arg[MAX_ARGS];
+	struct argument *arg;
+	uint32_t first_result;
 	enum fs_status status;
 };
 
@@ -201,28 +211,34 @@ struct node_id emit_wide(struct call *c, struct node_id x);
 enum fs_status dims_read(struct import *im, const json_t *symint, int64_t *out);
 /* The value that the file's sym_int_values and sym_bool_values give for a name; false: none. */
 bool dims_named(struct import *im, const json_t *graph, const char *name, struct value *out);
-/* A --dim that names no symbol is an error. */
+/* After the inputs: a size outside its range, or a --dim that names no symbol, is an error. */
 enum fs_status dims_finish(struct import *im);
 enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *out);
 
-/* --- graphs and values (torch_scope.c, torch_inplace.c) --- */
+/* --- values (torch_value.c) --- */
 
-enum fs_status import_nodes(struct import *im, struct scope *s);
-void scope_release(struct scope *s);
 uint32_t scope_find(const struct import *im, const struct scope *s, const char *name); /* 0: not known */
-uint32_t scope_bind(struct import *im, struct scope *s, const char *name, uint32_t value); /* 0: known already */
+/* False: the name is taken. */
+bool scope_bind(struct scope *s, const char *name, uint32_t value);
+void scope_release(struct scope *s);
 uint32_t value_new(struct import *im, const char *name);
 void value_share(struct import *im, uint32_t value, uint32_t with, enum alias how);
-/* The file's type for a name against the one that was inferred. */
-enum fs_status check_type(struct import *im, const struct scope *s, const char *name, struct node_id n);
-/* The result of an in-place op on `value`. */
-void inplace_store(struct call *c, uint32_t value, struct node_id n);
-const struct target *target_find(const struct import *im, const char *name, size_t size);
-void targets_init(struct import *im);
+/* Gives a value (of the call's in-place operand) the node n, and all that shares its storage what follows. */
+void value_store(struct call *c, uint32_t value, struct node_id n);
+
+/* --- nodes (torch_node.c) --- */
+
+enum fs_status import_nodes(struct import *im, struct scope *s);
+/* The element type that the file gives output number k of the call, or `otherwise`. */
+enum dtype output_dtype(struct call *c, int k, enum dtype otherwise);
 struct prov_id prov_read(struct import *im, const char *node, const json_t *metadata);
-void name_results(struct call *c);
-/* Runs a graph inside a call: its inputs are the call's arguments from `first` on. */
-void inline_graph(struct call *c, const json_t *graph, int first, enum dtype autocast, bool cuda);
+/* The error that lists all that call_lacks() has collected. */
+enum fs_status lacks_report(struct import *im);
+
+/* --- the table (torch_table.c) --- */
+
+void targets_init(struct import *im);
+const struct target *target_find(const struct import *im, const char *name, size_t size);
 
 /* Handlers, all declared from the table. */
 #define TARGET(name, handler, op, alias, autocast) void handler(struct call *c);
