@@ -162,9 +162,12 @@ enum fs_status cpu_index_put(const struct indices *ix, const struct view *src, b
 /* Loads OpenBLAS and BLIS, whichever are there; FS_UNSUPPORTED where there is neither. Optional: the
  * matmuls do it on first use. */
 enum fs_status cpu_blas_load(struct diag *d);
-/* BLAS threads of each caller, for the whole process; not while a matmul runs. 1 unless called. */
+/*
+ * Threads that each caller's matmuls run on, for the whole process; 1 unless called.  Set it before
+ * the first workspace is asked for.  The BLAS itself always runs with one.
+ */
 void cpu_blas_threads(int n);
-/* How many threads may be in a matmul or sdpa at once. */
+/* How many threads may be in a matmul or sdpa at once: callers times cpu_blas_threads. */
 int cpu_blas_max_callers(void);
 
 /* --- gemm.c --- */

@@ -1,14 +1,19 @@
 /*
  * The BLAS libraries: OpenBLAS and BLIS, loaded by name so that both can serve one process.
  *
- * Which one does a product is a fixed rule on its shape, so that bits do not depend on timing:
- * OpenBLAS, but BLIS where m, n and k are all at most SMALL (OpenBLAS takes a slow path there).
- * Where only one is installed it does all.
+ * Which one does a product is a fixed rule on its shape and the CPU, so that bits do not depend on
+ * timing: OpenBLAS; but on AMD's family 17h (Zen 1 and 2) BLIS where m, n and k are all at most
+ * SMALL, because OpenBLAS was seen to reach a third of its speed there on Zen 1, and not on Zen 5
+ * with the same kernels.  Where only one is installed it does all.
+ *
+ * Both always run with one thread: panels.c cuts products for more.  OpenBLAS has one setting for
+ * the whole process, and its callers wait for each other when it is above one.
  */
 #include "internal.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define SMALL 320
 
@@ -28,6 +33,7 @@ struct blas {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct blas openblas, blis;
+static atomic_int threads = 1;
 
 /* dlsym gives a void *, which C does not convert to a function. */
 static void find(void *library, const char *name, void *function)
@@ -50,23 +56,15 @@ static void load(struct blas *b, const char *const *names)
 		*b = (struct blas){ .sgemm = NULL };
 }
 
-static void set_threads(int n)
-{
-	const struct blas *all[] = { &openblas, &blis };
-	for (int i = 0; i < 2; i++) {
-		if (all[i]->set_threads_int)
-			all[i]->set_threads_int(n);
-		if (all[i]->set_threads_long)
-			all[i]->set_threads_long(n);
-	}
-}
-
 static void load_all(void)
 {
 	load(&openblas, (const char *const[]){ "libopenblas.so.0", "libopenblas.so", NULL });
 	load(&blis, (const char *const[]){ "/usr/lib/x86_64-linux-gnu/blis-pthread/libblis.so.4", "libblis.so.4",
 					   "libblis.so", NULL });
-	set_threads(1);
+	if (openblas.set_threads_int)
+		openblas.set_threads_int(1);
+	if (blis.set_threads_long)
+		blis.set_threads_long(1);
 }
 
 enum fs_status cpu_blas_load(struct diag *d)
@@ -80,8 +78,13 @@ enum fs_status cpu_blas_load(struct diag *d)
 
 void cpu_blas_threads(int n)
 {
-	pthread_once(&once, load_all);
-	set_threads(n);
+	BUG_ON(n < 1);
+	atomic_store(&threads, n);
+}
+
+int blas_threads(void)
+{
+	return atomic_load(&threads);
 }
 
 /* OpenBLAS of Debian has buffers for 128 threads; 200 callers crashed it, 128 did not. */
@@ -90,10 +93,19 @@ int cpu_blas_max_callers(void)
 	return 100;
 }
 
+static bool slow_when_small(void)
+{
+#ifdef __x86_64__
+	return __builtin_cpu_is("amdfam17h");
+#else
+	return false;
+#endif
+}
+
 static const struct blas *choose(const struct blas_call *s)
 {
 	bool small = s->m <= SMALL && s->n <= SMALL && s->k <= SMALL;
-	if (!openblas.sgemm || (small && blis.sgemm))
+	if (!openblas.sgemm || (small && blis.sgemm && slow_when_small()))
 		return &blis;
 	return &openblas;
 }

@@ -10,11 +10,6 @@
 #ifdef HAVE_AVX2
 #include <immintrin.h>
 
-TARGET_AVX2 static inline __m256i bytes_to_i32(const uint8_t *p)
-{
-	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
-}
-
 TARGET_AVX2 static void load_bf16(const uint16_t *p, float *y, int64_t n)
 {
 	int64_t i = 0;
@@ -35,31 +30,47 @@ TARGET_AVX2 static void load_f16(const uint16_t *p, float *y, int64_t n)
 		y[i] = f16_decode(p[i]);
 }
 
-/* The code's bits as the exponent and mantissa of an f32 that is 2^120 too small. */
+/* Sixteen codes, each in the upper byte of a 16-bit number. */
+TARGET_AVX2 static inline __m256i upper_bytes(const uint8_t *p)
+{
+	return _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)), 8);
+}
+
+TARGET_AVX2 static inline __m256 low_f16(__m256i h)
+{
+	return _mm256_cvtph_ps(_mm256_castsi256_si128(h));
+}
+
+TARGET_AVX2 static inline __m256 high_f16(__m256i h)
+{
+	return _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1));
+}
+
+/* The code's exponent and mantissa, moved to those of an f16, are a number that is 2^8 too small. */
 TARGET_AVX2 static void load_e4m3(const uint8_t *p, float *y, int64_t n)
 {
-	const __m256 rescale = _mm256_set1_ps(0x1p120f);
-	const __m256i nan_code = _mm256_set1_epi32(0x7f), nan = _mm256_set1_epi32(0x7fc00000);
+	const __m256i nan = _mm256_set1_epi16(0x7f00), all_but_14 = _mm256_set1_epi16((short)0xbfff);
+	const __m256 rescale = _mm256_set1_ps(0x1p8f);
 	int64_t i = 0;
-	for (; i + 8 <= n; i += 8) {
-		__m256i x = bytes_to_i32(p + i), magnitude = _mm256_and_si256(x, nan_code);
-		__m256i sign = _mm256_slli_epi32(_mm256_sub_epi32(x, magnitude), 24);
-		__m256 f = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_slli_epi32(magnitude, 20)), rescale);
-		f = _mm256_blendv_ps(f, _mm256_castsi256_ps(nan),
-				     _mm256_castsi256_ps(_mm256_cmpeq_epi32(magnitude, nan_code)));
-		_mm256_storeu_ps(y + i, _mm256_or_ps(f, _mm256_castsi256_ps(sign)));
+	for (; i + 16 <= n; i += 16) {
+		__m256i x = upper_bytes(p + i);
+		__m256i is_nan = _mm256_cmpeq_epi16(_mm256_and_si256(x, nan), nan);
+		__m256i h = _mm256_and_si256(_mm256_srai_epi16(x, 1), all_but_14);
+		h = _mm256_or_si256(h, _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7e00)));
+		_mm256_storeu_ps(y + i, _mm256_mul_ps(low_f16(h), rescale));
+		_mm256_storeu_ps(y + i + 8, _mm256_mul_ps(high_f16(h), rescale));
 	}
 	for (; i < n; i++)
 		y[i] = e4m3_decode(p[i]);
 }
 
-/* The upper byte of an f16. */
 TARGET_AVX2 static void load_e5m2(const uint8_t *p, float *y, int64_t n)
 {
 	int64_t i = 0;
-	for (; i + 8 <= n; i += 8) {
-		__m128i x = _mm_unpacklo_epi8(_mm_setzero_si128(), _mm_loadl_epi64((const void *)(p + i)));
-		_mm256_storeu_ps(y + i, _mm256_cvtph_ps(x));
+	for (; i + 16 <= n; i += 16) {
+		__m256i h = upper_bytes(p + i);
+		_mm256_storeu_ps(y + i, low_f16(h));
+		_mm256_storeu_ps(y + i + 8, high_f16(h));
 	}
 	for (; i < n; i++)
 		y[i] = e5m2_decode(p[i]);

@@ -101,7 +101,7 @@ int64_t cpu_gemm_workspace(const struct gemm *g)
 {
 	struct batch b;
 	struct panel_gemm p = plan(g, &b);
-	return panel_gemm_workspace(&p);
+	return parallel_gemm_workspace(&p);
 }
 
 enum fs_status cpu_gemm(const struct gemm *g, void *workspace, struct diag *d)
@@ -121,7 +121,7 @@ enum fs_status cpu_gemm(const struct gemm *g, void *workspace, struct diag *d)
 		if (integer)
 			integer_gemm(&p.a, &p.b, &p.c);
 		else
-			panel_gemm(&p, workspace);
+			parallel_gemm(&p, workspace);
 	} while (batch_next(&b, at));
 	return FS_OK;
 }

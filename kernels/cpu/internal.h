@@ -110,6 +110,7 @@ struct blas_call {
 };
 void blas_sgemm(const struct blas_call *s);
 void blas_dgemm(const struct blas_call *s);
+int blas_threads(void); /* what cpu_blas_threads() set */
 
 /* --- panels.c: a matrix product by blocks that are converted to f32 or f64 --- */
 
@@ -131,6 +132,11 @@ struct panel_gemm {
 };
 int64_t panel_gemm_workspace(const struct panel_gemm *g);
 void panel_gemm(const struct panel_gemm *g, void *workspace);
+
+/* --- parallel.c: the same, cut along M or N for blas_threads() threads where it is large enough --- */
+
+int64_t parallel_gemm_workspace(const struct panel_gemm *g);
+void parallel_gemm(const struct panel_gemm *g, void *workspace);
 
 /* c[m,n] += a b in the order of k, each product and sum rounded to f64; a row or column major, c dense. */
 void ordered_dgemm(const struct blas_call *s);

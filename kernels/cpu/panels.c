@@ -150,55 +150,52 @@ static void sum_tile(struct work *w, const struct area *r)
 		sum[i] += small[i];
 }
 
-/* y = x * sa * sb along a row of the tile (sb NULL: as it is), or y += that. */
+/* y = x * sa * sb along a row of the tile, or y += that. */
 #define SCALE_ROW(suffix, T)                                                                              \
 	static void scale_row_##suffix(const T *x, float sa, const float *sb, T *y, int64_t n, bool add)  \
 	{                                                                                                 \
-		if (!sb && !add) {                                                                        \
-			memmove(y, x, (size_t)n * sizeof *y);                                             \
-			return;                                                                           \
-		}                                                                                         \
 		for (int64_t i = 0; i < n && !add; i++)                                                   \
 			y[i] = x[i] * (T)sa * (T)sb[i];                                                   \
 		for (int64_t i = 0; i < n && add; i++)                                                    \
-			y[i] += sb ? x[i] * (T)sa * (T)sb[i] : x[i];                                      \
+			y[i] += x[i] * (T)sa * (T)sb[i];                                                  \
 	}
 SCALE_ROW(f32, float)
 SCALE_ROW(f64, double)
 
-/* Scales the tile by group `group`'s factors into `to`, which it may be. */
-static void scale_tile(const struct work *w, const struct area *r, int64_t group, void *to, bool add)
+static void store_row(const struct work *w, const struct area *r, int64_t row, const void *from)
+{
+	const struct view *c = &w->g->c;
+	void *to = view_at(c, (r->m + row) * c->stride[0] + r->n * c->stride[1]);
+	if (w->g->in == IN_F64)
+		store_f64(c->dtype, to, c->stride[1], from, r->columns);
+	else
+		store_f32(c->dtype, to, c->stride[1], from, r->columns);
+}
+
+/* The tile by group's factors: added up in `total` from group to group, stored after the last. */
+static void scale_tile(const struct work *w, const struct area *r, int64_t group, int64_t count)
 {
 	const struct view *sa = &w->g->sa, *sb = &w->g->sb;
 	float columns[BLOCK_N];
-	if (sb->data)
-		load_f32(DT_F32, view_at(sb, group * sb->stride[0] + r->n * sb->stride[1]), sb->stride[1], columns,
-			 r->columns);
+	load_f32(DT_F32, view_at(sb, group * sb->stride[0] + r->n * sb->stride[1]), sb->stride[1], columns,
+		 r->columns);
 	for (int64_t i = 0; i < r->rows; i++) {
 		int64_t at = i * r->columns * w->size;
-		float factor = 1;
-		if (sa->data)
-			factor = *(float *)view_at(sa, (r->m + i) * sa->stride[0] + group * sa->stride[1]);
+		float factor = *(float *)view_at(sa, (r->m + i) * sa->stride[0] + group * sa->stride[1]);
+		void *from = (char *)w->tile + at, *to = (char *)w->total + (count > 1 ? at : 0);
 		if (w->g->in == IN_F64)
-			scale_row_f64((double *)((char *)w->tile + at), factor, sb->data ? columns : NULL,
-				      (double *)((char *)to + at), r->columns, add);
+			scale_row_f64(from, factor, columns, to, r->columns, group > 0);
 		else
-			scale_row_f32((float *)((char *)w->tile + at), factor, sb->data ? columns : NULL,
-				      (float *)((char *)to + at), r->columns, add);
+			scale_row_f32(from, factor, columns, to, r->columns, group > 0);
+		if (group == count - 1)
+			store_row(w, r, i, to);
 	}
 }
 
-static void store_tile(const struct work *w, const struct area *r, const void *tile)
+static void store_tile(const struct work *w, const struct area *r)
 {
-	const struct view *c = &w->g->c;
-	for (int64_t i = 0; i < r->rows; i++) {
-		void *to = view_at(c, (r->m + i) * c->stride[0] + r->n * c->stride[1]);
-		const char *from = (const char *)tile + i * r->columns * w->size;
-		if (w->g->in == IN_F64)
-			store_f64(c->dtype, to, c->stride[1], (const double *)(const void *)from, r->columns);
-		else
-			store_f32(c->dtype, to, c->stride[1], (const float *)(const void *)from, r->columns);
-	}
+	for (int64_t i = 0; i < r->rows; i++)
+		store_row(w, r, i, (char *)w->tile + i * r->columns * w->size);
 }
 
 /* A tile of one group may be summed right in c. */
@@ -217,15 +214,15 @@ static void one_tile(struct work *w, const struct area *all)
 		return;
 	}
 	int64_t count = groups(g);
-	void *total = count > 1 ? w->total : w->tile;
 	r.depth = all->depth / count;
 	for (int64_t i = 0; i < count; i++) {
 		r.k = i * r.depth;
 		sum_tile(w, &r);
 		if (g->sa.data)
-			scale_tile(w, &r, i, total, i > 0);
+			scale_tile(w, &r, i, count);
 	}
-	store_tile(w, &r, total);
+	if (!g->sa.data)
+		store_tile(w, &r);
 }
 
 static int64_t aligned(int64_t bytes)
@@ -233,8 +230,8 @@ static int64_t aligned(int64_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* Bytes of: a panel of a, one of b, a tile. */
-static void buffer_sizes(const struct panel_gemm *g, int64_t bytes[3])
+/* Bytes of: a panel of a, one of b, a tile, the sum of scaled tiles (or one row of them). */
+static void buffer_sizes(const struct panel_gemm *g, int64_t bytes[4])
 {
 	int64_t size = dtype_size(panel_type(g->in));
 	int64_t m = least(g->c.shape[0], BLOCK_M), n = least(g->c.shape[1], BLOCK_N);
@@ -242,13 +239,14 @@ static void buffer_sizes(const struct panel_gemm *g, int64_t bytes[3])
 	bytes[0] = aligned((m + PAD) * (k + PAD) * size);
 	bytes[1] = aligned((k + PAD) * (n + PAD) * size);
 	bytes[2] = aligned(m * n * size);
+	bytes[3] = groups(g) > 1 ? bytes[2] : aligned(n * size);
 }
 
 int64_t panel_gemm_workspace(const struct panel_gemm *g)
 {
-	int64_t bytes[3];
+	int64_t bytes[4];
 	buffer_sizes(g, bytes);
-	return bytes[0] + bytes[1] + bytes[2] * (1 + (groups(g) > 1) + (g->part == PART_BOTH));
+	return bytes[0] + bytes[1] + bytes[2] * (1 + (g->part == PART_BOTH)) + bytes[3];
 }
 
 /* Everything in place: one call, which the BLAS blocks better than we do. */
@@ -267,7 +265,7 @@ static bool whole(struct work *w, int64_t m, int64_t n, int64_t k)
 
 void panel_gemm(const struct panel_gemm *g, void *workspace)
 {
-	int64_t m = g->c.shape[0], n = g->c.shape[1], k = g->a.shape[1], bytes[3];
+	int64_t m = g->c.shape[0], n = g->c.shape[1], k = g->a.shape[1], bytes[4];
 	struct work w = { .g = g, .size = dtype_size(panel_type(g->in)), .a_buffer = workspace, .part = g->part };
 	if (m == 0 || n == 0 || whole(&w, m, n, k))
 		return;

@@ -38,17 +38,17 @@ int64_t cpu_scaled_gemm_workspace(const struct scaled_gemm *g)
 {
 	struct batch b;
 	struct panel_gemm p = plan(g, &b);
-	return panel_gemm_workspace(&p);
+	return parallel_gemm_workspace(&p);
 }
 
 /* c and low take the sums of the two parts. */
 static void two_halves(struct panel_gemm p, const struct view *low, void *workspace)
 {
 	p.part = PART_LARGE;
-	panel_gemm(&p, workspace);
+	parallel_gemm(&p, workspace);
 	p.part = PART_SMALL;
 	p.c = *low;
-	panel_gemm(&p, workspace);
+	parallel_gemm(&p, workspace);
 }
 
 enum fs_status cpu_scaled_gemm(const struct scaled_gemm *g, void *workspace, struct diag *d)
@@ -70,7 +70,7 @@ enum fs_status cpu_scaled_gemm(const struct scaled_gemm *g, void *workspace, str
 		if (g->low.data)
 			two_halves(p, &b.matrix[5], workspace);
 		else
-			panel_gemm(&p, workspace);
+			parallel_gemm(&p, workspace);
 	} while (batch_next(&b, at));
 	return FS_OK;
 }
