@@ -21,7 +21,8 @@ uint64_t hash_bytes(const void *bytes, size_t size, uint64_t seed)
 		h = mix(h ^ word);
 	}
 	uint64_t tail = 0;
-	memcpy(&tail, p, size);
+	if (size > 0)
+		memcpy(&tail, p, size);
 	return mix(h ^ tail);
 }
 

@@ -128,6 +128,7 @@ enum fs_status pipeline_run(struct graph **g, struct compile *c, const struct pi
 {
 	TRY(check_list(o->only, "--passes", d));
 	TRY(check_list(o->dump, "--dump-ir", d));
+	TRY(graph_verify(*g, d));
 	TRY(dump(*g, o, 0, "import", NULL, d));
 	for (int i = 0; i < pass_count; i++) {
 		if (o->only != NULL && !listed(o->only, passes[i].name))
