@@ -387,8 +387,65 @@ START_TEST(concurrent_ranks)
 }
 END_TEST
 
+/* Products cut for three threads, from two callers: by rows, by columns, with scales. */
+static void *caller(void *matrix)
+{
+	float *c = calloc(300 * 250, sizeof(float)), *tall = calloc(250 * 300, sizeof(float));
+	struct diag d = { .status = FS_OK };
+	struct view one = view_of((float[]){ 1 }, DT_F32, SHAPE(1, 1));
+	struct gemm g = { .a = view_of(matrix, DT_F32, SHAPE(250, 200)),
+			  .b = swap_dims(view_of(matrix, DT_F32, SHAPE(300, 200)), 0, 1), .c = F32(c, 250, 300) };
+	struct scaled_gemm s = { .a = view_of(matrix, DT_E4M3, SHAPE(300, 200)),
+				 .b = swap_dims(view_of(matrix, DT_E4M3, SHAPE(250, 200)), 0, 1), .sa = one, .sb = one,
+				 .c = F32(tall, 300, 250), .exact = true };
+	int64_t bytes = cpu_gemm_workspace(&g), more = cpu_scaled_gemm_workspace(&s);
+	void *space = workspace(bytes > more ? bytes : more);
+	for (int i = 0; i < 3; i++)
+		if (cpu_gemm(&g, space, &d) != FS_OK || cpu_scaled_gemm(&s, space, &d) != FS_OK)
+			break;
+	free(space);
+	memcpy(matrix, &(float *[2]){ c, tall }, sizeof(float *[2]));
+	return matrix;
+}
+
+START_TEST(threads)
+{
+	enum { SIZE = 300 * 200 };
+	float *data = calloc(SIZE, 4), *copies[2] = { calloc(SIZE, 4), calloc(SIZE, 4) }, *results[2][2];
+	pthread_t callers[2];
+	for (int i = 0; i < SIZE; i++)
+		data[i] = (float)draw();
+	cpu_blas_threads(3);
+	for (int i = 0; i < 2; i++)
+		memcpy(copies[i], data, SIZE * 4);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&callers[i], NULL, caller, copies[i]);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(callers[i], NULL);
+		memcpy(results[i], copies[i], sizeof results[i]);
+	}
+	cpu_blas_threads(1);
+	ck_assert_mem_eq(results[0][0], results[1][0], 250 * 300 * 4);
+	ck_assert_mem_eq(results[0][1], results[1][1], 250 * 300 * 4);
+	struct view a = view_of(data, DT_F32, SHAPE(250, 200)), c = F32(results[0][0], 250, 300);
+	struct view codes = view_of(data, DT_E4M3, SHAPE(300, 200)), tall = F32(results[0][1], 300, 250);
+	for (int i = 0; i < 250 * 300; i += 37) {
+		double sum = 0, exact = 0;
+		for (int k = 0; k < 200; k++) {
+			sum += element(&a, i / 300 * 200 + k) * (double)data[i % 300 * 200 + k];
+			exact += element(&codes, i / 250 * 200 + k) * element(&codes, i % 250 * 200 + k);
+		}
+		ck_assert_double_eq_tol(element(&c, i), sum, 1e-4);
+		ck_assert(same(element(&tall, i), (double)(float)exact));
+	}
+	for (int i = 0; i < 2; i++)
+		free(copies[i]), free(results[i][0]), free(results[i][1]);
+	free(data);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_SUITE("kernels_nn", softmax, rms_norm, rms_norm_is_its_parts, layer_norm, gemm, exact_gemm,
-			 integer_gemm, scaled_groups, sdpa, sdpa_shard_of_heads, concurrent_ranks);
+			 integer_gemm, scaled_groups, sdpa, sdpa_shard_of_heads, concurrent_ranks, threads);
 }
