@@ -6,7 +6,7 @@ BUILD   ?= build
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=c11 -D_GNU_SOURCE -ffp-contract=off -Wall -Wextra -Wmissing-prototypes \
            -Wstrict-prototypes -Wvla -fvisibility=hidden -fPIC -pthread -MMD -MP
-CPPFLAGS += -Iinclude -Isrc/ir -Isrc/import -Isrc/passes -Isrc/runtime -Ikernels
+CPPFLAGS += -Iinclude -Isrc/ir -Isrc/import -Isrc/passes -Isrc/runtime -Ikernels -Itools/lib
 LDLIBS  := -ljansson -lminizip -lz -ldl -lm -pthread
 ifdef WERROR
 CFLAGS  += -Werror
@@ -34,7 +34,8 @@ $(LIB): $(LIB_OBJS)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/%: $(BUILD)/tools/%.o $(LIB)
+# Mains share tools/lib.
+$(BUILD)/%: $(BUILD)/tools/%.o $(call objects,tools/lib) $(LIB)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 # Unit tests: one program a file, tests/unit/check_NAME.c, on Check.

@@ -1,0 +1,327 @@
+/* fp8shard: compiles a model's graph to a plan, and shows what is inside. */
+#include "cli.h"
+#include "file.h"
+#include "lower.h"
+#include "show.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define VERSION "0.1.0"
+
+/* --- files --- */
+
+/* Is what `path` names the input itself? */
+static bool same_file(const char *path, const char *input)
+{
+	struct stat a, b;
+	return stat(path, &a) == 0 && stat(input, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static enum fs_status check_outputs(const struct cli *c, struct diag *d)
+{
+	if (c->output != NULL && strcmp(c->output, "-") != 0 && same_file(c->output, c->input))
+		return diag_set(d, FS_INVALID, "-o %s: that is the input", c->output);
+	if (c->report != NULL && same_file(c->report, c->input))
+		return diag_set(d, FS_INVALID, "--report %s: that is the input", c->report);
+	if (c->report != NULL && c->output != NULL && strcmp(c->report, c->output) == 0)
+		return diag_set(d, FS_INVALID, "--report %s: the plan goes there", c->report);
+	if (c->dump_dir != NULL && mkdir(c->dump_dir, 0777) != 0 && errno != EEXIST)
+		return diag_set(d, FS_IO, "--dump-dir %s: %s", c->dump_dir, strerror(errno));
+	return FS_OK;
+}
+
+/* What was printed is out, or an error: a full disk, a closed pipe. */
+static enum fs_status flush_stdout(struct diag *d)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return FS_OK;
+	return diag_set(d, FS_IO, "standard output: %s", strerror(errno));
+}
+
+static enum fs_status write_output(const char *path, const char *text, size_t size, struct diag *d)
+{
+	if (strcmp(path, "-") != 0)
+		return file_write_whole(path, text, size, d);
+	fwrite(text, 1, size, stdout);
+	return flush_stdout(d);
+}
+
+/* --- reading the model --- */
+
+static void say_time(const struct cli *c, const char *what, double since)
+{
+	if (c->timing)
+		fprintf(stderr, "%-16s %8.2f ms\n", what, 1e3 * (seconds_now() - since));
+}
+
+static enum fs_status import_model(struct cli *c, struct context **context, struct graph **g, struct diag *d)
+{
+	double start = seconds_now();
+	struct import_options o = { .dims = c->dims.items, .dim_count = (int)c->dims.count, .notes = &c->notes,
+				    .text_form = c->command->bit == FOR_OPT };
+	TRY(import_file(c->input, &o, c->has_mesh ? &c->mesh : NULL, context, g, d));
+	for (uint32_t i = 0; i < c->notes.line.count; i++)
+		*vec_push(&c->compile.notes) = c->notes.line.items[i];
+	say_time(c, "import", start);
+	return FS_OK;
+}
+
+static void say_notes(const struct compile *c)
+{
+	for (uint32_t i = 0; i < c->notes.count; i++)
+		fprintf(stderr, "fp8shard: note: %s\n", c->notes.items[i]);
+}
+
+/* --- compile --- */
+
+static void say_solver(const struct cli *c)
+{
+	const struct solve_stats *s = &c->compile.solved;
+	if (c->timing && s->sweeps > 0)
+		fprintf(stderr, "%-16s cost %llu ps, %llu cells, widest table %llu, %d sweeps\n", "solver",
+			(unsigned long long)s->cost, (unsigned long long)s->cells, (unsigned long long)s->widest, s->sweeps);
+}
+
+/* The recipe asked for as a whole, for the plan's head. */
+static const char *asked_recipe(const struct compile *c)
+{
+	const char *recipe = "none";
+	for (uint32_t i = 0; i < c->recipes.count; i++)
+		if (c->recipes.items[i].pattern == NULL || strcmp(recipe, "none") == 0)
+			recipe = c->recipes.items[i].value;
+	return recipe;
+}
+
+/* Takes the graph and its context. */
+static enum fs_status lower(const struct cli *c, struct graph *g, char **text, size_t *size, struct diag *d)
+{
+	double start = seconds_now();
+	const struct compile *m = &c->compile;
+	struct lower_options o = { .recipe = asked_recipe(m), .target = m->target, .exact = m->exact,
+				   .matmuls = m->matmuls.items, .matmul_count = m->matmuls.count };
+	struct plan *plan;
+	TRY(lower_plan(g, &o, &plan, d));
+	say_time(c, "lower", start);
+	start = seconds_now();
+	enum fs_status status = plan_write(plan, text, size, d);
+	say_time(c, "write", start);
+	plan_destroy(plan);
+	return status;
+}
+
+static enum fs_status run_pipeline(struct cli *c, struct graph **g, struct diag *d)
+{
+	struct pipeline_options o = { .dump = c->dump, .dump_dir = c->dump_dir, .print_changed = c->print_changed,
+				      .out = stdout, .timing = c->timing ? stderr : NULL };
+	TRY(pipeline_run(g, &c->compile, &o, d));
+	say_solver(c);
+	return FS_OK;
+}
+
+/* All that the graph is needed for; it is given away. */
+static enum fs_status compile_graph(struct cli *c, struct context *context, struct graph *g, char **text, size_t *size,
+				    struct diag *d)
+{
+	enum fs_status status = run_pipeline(c, &g, d);
+	if (status == FS_OK && c->report != NULL)
+		status = report_write(c->report, c->input, &c->compile, NULL, d);
+	if (status != FS_OK) {
+		graph_destroy(g);
+		context_destroy(context);
+		return status;
+	}
+	say_notes(&c->compile);
+	if (strcmp(c->output, "-") != 0)
+		report_table(&c->compile, stdout);
+	return lower(c, g, text, size, d);
+}
+
+static enum fs_status compile(struct cli *c, struct diag *d)
+{
+	struct context *context;
+	struct graph *g;
+	char *text = NULL;
+	size_t size;
+	TRY(check_outputs(c, d));
+	TRY(import_model(c, &context, &g, d));
+	enum fs_status status = compile_graph(c, context, g, &text, &size, d);
+	if (status == FS_OK)
+		status = flush_stdout(d);
+	if (status == FS_OK)
+		status = write_output(c->output, text, size, d);
+	free(text);
+	return status;
+}
+
+/* A report is written of what went wrong, too. */
+static enum fs_status run_compile(struct cli *c, struct diag *d)
+{
+	struct diag ignored = { 0 };
+	bool can_report = c->report != NULL && !same_file(c->report, c->input);
+	if (compile(c, d) != FS_OK && can_report)
+		report_write(c->report, c->input, NULL, d->text, &ignored);
+	return d->status;
+}
+
+/* --- opt --- */
+
+static enum fs_status run_pass(struct cli *c, struct graph **g, const char *name, size_t size, struct diag *d)
+{
+	char one[64];
+	struct pipeline_options o = { .only = one, .out = stdout, .timing = c->timing ? stderr : NULL };
+	snprintf(one, sizeof(one), "%.*s", (int)(size < sizeof(one) ? size : sizeof(one) - 1), name);
+	return pipeline_run(g, &c->compile, &o, d);
+}
+
+static enum fs_status run_passes(struct cli *c, struct graph **g, struct diag *d)
+{
+	for (const char *s = c->only; *s != '\0';) {
+		size_t n = strcspn(s, ",");
+		TRY(run_pass(c, g, s, n, d));
+		s += n + (s[n] == ',');
+	}
+	say_solver(c);
+	return FS_OK;
+}
+
+static enum fs_status print_graph(const char *path, const struct graph *g, struct diag *d)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+	if (f == NULL)
+		return diag_set(d, FS_NOMEM, "out of memory");
+	graph_print(g, f);
+	fclose(f);
+	enum fs_status status = write_output(path, text, size, d);
+	free(text);
+	return status;
+}
+
+static enum fs_status run_opt(struct cli *c, struct diag *d)
+{
+	struct context *context;
+	struct graph *g;
+	TRY(check_outputs(c, d));
+	TRY(import_model(c, &context, &g, d));
+	enum fs_status status = run_passes(c, &g, d);
+	if (status == FS_OK) {
+		say_notes(&c->compile);
+		status = print_graph(c->output != NULL ? c->output : "-", g, d);
+	}
+	graph_destroy(g);
+	context_destroy(context);
+	return status;
+}
+
+/* --- show, passes --- */
+
+static enum fs_status read_plan(const char *path, struct plan **out, struct diag *d)
+{
+	struct file f;
+	char *text;
+	TRY(file_open(&f, path, d));
+	enum fs_status status = file_read_text(&f, 0, f.size, &text, d);
+	if (status == FS_OK)
+		status = plan_read(text, (size_t)f.size, path, out, d);
+	free(text);
+	file_close(&f);
+	return status;
+}
+
+static enum fs_status run_show(struct cli *c, struct diag *d)
+{
+	struct plan *plan;
+	TRY(read_plan(c->input, &plan, d));
+	plan_show(plan, c->json, stdout);
+	plan_destroy(plan);
+	return flush_stdout(d);
+}
+
+static enum fs_status run_list(struct cli *c, struct diag *d)
+{
+	cli_passes(c->markdown, stdout);
+	return flush_stdout(d);
+}
+
+/* --- commands --- */
+
+const struct command cli_commands[] = {
+	{ "compile", FOR_COMPILE, true, "compile FILE -o PLAN [OPTION]...",
+	  "compile a model's graph to a plan for the ranks of a mesh.\n"
+	  "FILE is a torch.export archive (.pt2) or its JSON, a JSON graph (docs/graph.md) or the text form;\n"
+	  "its content says which. Prints what became of every matmul.",
+	  "  fp8shard compile model.pt2 -o plan.json --mesh dp=2,tp=4 --plan tp_plan.json \\\n"
+	  "           --place 'x=dp:S(0)' --fp8 rowwise --fp8 'lm_head=none'",
+	  run_compile },
+	{ "opt", FOR_OPT, true, "opt --passes=PASS,... FILE [-o FILE] [OPTION]...",
+	  "run passes on a graph and print it in the text form.\n"
+	  "FILE is as for compile, most often the text form. An empty list of passes reads, verifies and prints.",
+	  "  fp8shard opt --passes=solve,partition mlp.ir --mesh tp=4",
+	  run_opt },
+	{ "show", FOR_SHOW, true, "show PLAN [--json]",
+	  "show what a plan costs: its mesh, the memory of a rank, collectives, matmuls.", "  fp8shard show plan.json", run_show },
+	{ "passes", FOR_PASSES, false, "passes [--markdown]",
+	  "list the passes, with their stages and numerics.", "  fp8shard passes", run_list },
+};
+const int cli_command_count = (int)(sizeof(cli_commands) / sizeof(cli_commands[0]));
+
+static const struct command *find_command(const char *name)
+{
+	for (int i = 0; i < cli_command_count; i++)
+		if (strcmp(cli_commands[i].name, name) == 0)
+			return &cli_commands[i];
+	return NULL;
+}
+
+static int say_usage(const char *message, const char *usage)
+{
+	fprintf(stderr, "fp8shard: %s\nusage: fp8shard %s\n", message, usage);
+	return EXIT_USAGE;
+}
+
+static int run_command(struct cli *c, int count, char **argv)
+{
+	struct diag d = { 0 };
+	bool usage;
+	if (cli_parse(c, count, argv, &usage, &d) == FS_OK && !c->help)
+		c->command->run(c, &d);
+	if (usage)
+		return say_usage(d.text, c->command->usage);
+	if (d.status == FS_OK && c->help) {
+		cli_command_help(c->command, stdout);
+		flush_stdout(&d);
+	}
+	if (d.status == FS_OK)
+		return EXIT_SUCCESS;
+	fprintf(stderr, "fp8shard: %s\n", d.text);
+	return EXIT_USER;
+}
+
+int main(int argc, char **argv)
+{
+	static const char usage[] = "compile|opt|show|passes [OPTION]... [FILE]; --help says more";
+	const char *name = argc > 1 ? argv[1] : "";
+	char message[300];
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write */
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+		cli_help(stdout);
+		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_USER;
+	}
+	if (strcmp(name, "--version") == 0) {
+		puts("fp8shard " VERSION);
+		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_USER;
+	}
+	struct cli c = { .command = find_command(name) };
+	if (c.command == NULL) {
+		snprintf(message, sizeof(message), *name ? "unknown command '%.200s'" : "no command", name);
+		return say_usage(message, usage);
+	}
+	int status = run_command(&c, argc - 2, argv + 2);
+	cli_release(&c);
+	return status;
+}

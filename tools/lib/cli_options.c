@@ -1,0 +1,335 @@
+/* Options of the commands, one row each. */
+#include "cli.h"
+#include "machine.h"
+#include "tp_plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* --- values --- */
+
+/* "PATTERN=VALUE", split at the last '='. */
+static enum fs_status split(struct cli *c, const char *origin, const char *text, const char *wanted, struct request *out,
+			    struct diag *d)
+{
+	const char *equals = strrchr(text, '=');
+	if (equals == NULL || equals == text || equals[1] == '\0')
+		return diag_set(d, FS_INVALID, "%s '%.200s': %s wanted", origin, text, wanted);
+	char *pattern = arena_alloc(&c->strings, (size_t)(equals - text) + 1);
+	memcpy(pattern, text, (size_t)(equals - text));
+	*out = (struct request){ pattern, equals + 1, origin };
+	return FS_OK;
+}
+
+static enum fs_status set_output(struct cli *c, const char *value, struct diag *d)
+{
+	c->output = value;
+	return *value != '\0' ? FS_OK : diag_set(d, FS_INVALID, "-o: the name of a file wanted");
+}
+
+static enum fs_status set_mesh(struct cli *c, const char *value, struct diag *d)
+{
+	c->has_mesh = true;
+	return mesh_parse(&c->mesh, value, d) == FS_OK ? FS_OK : diag_prefix(d, "--mesh");
+}
+
+static enum fs_status plan_file(struct cli *c, const char *path, struct diag *d)
+{
+	tp_rules rules = { 0 };
+	enum fs_status status = tp_plan_read(path, &c->strings, &rules, d);
+	for (uint32_t i = 0; i < rules.count && status == FS_OK; i++) {
+		const struct tp_rule *r = &rules.items[i];
+		*vec_push(&c->compile.styles) = (struct request){ r->pattern, r->value, r->origin };
+	}
+	vec_release(&rules);
+	return status == FS_OK ? FS_OK : diag_prefix(d, "--plan");
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), size = strlen(end);
+	return n >= size && strcmp(s + n - size, end) == 0;
+}
+
+/* A file, or one rule. */
+static enum fs_status set_plan(struct cli *c, const char *value, struct diag *d)
+{
+	struct stat st;
+	struct request r;
+	if (ends_with(value, ".json") || stat(value, &st) == 0)
+		return plan_file(c, value, d);
+	TRY(split(c, "--plan", value, "a file that there is, or PATTERN=STYLE", &r, d));
+	*vec_push(&c->compile.styles) = r;
+	return FS_OK;
+}
+
+static enum fs_status set_place(struct cli *c, const char *value, struct diag *d)
+{
+	struct request r;
+	TRY(split(c, "--place", value, "VALUE=PLACEMENT, as in 'x=dp:S(0)'", &r, d));
+	*vec_push(&c->compile.places) = r;
+	return FS_OK;
+}
+
+static enum fs_status set_fp8(struct cli *c, const char *value, struct diag *d)
+{
+	struct request r = { NULL, value, "--fp8" };
+	if (strchr(value, '=') != NULL)
+		TRY(split(c, "--fp8", value, "RECIPE or PATTERN=RECIPE", &r, d));
+	*vec_push(&c->compile.recipes) = r;
+	return FS_OK;
+}
+
+static enum fs_status set_scope(struct cli *c, const char *value, struct diag *d)
+{
+	struct request r;
+	TRY(split(c, "--scale-scope", value, "AXIS=local or AXIS=global", &r, d));
+	if (strcmp(r.value, "local") != 0 && strcmp(r.value, "global") != 0)
+		return diag_set(d, FS_INVALID, "--scale-scope '%.200s': the scope is local or global", value);
+	*vec_push(&c->compile.scopes) = r;
+	return FS_OK;
+}
+
+static enum fs_status set_dim(struct cli *c, const char *value, struct diag *d)
+{
+	struct request r;
+	char *end;
+	TRY(split(c, "--dim", value, "NAME=SIZE", &r, d));
+	errno = 0;
+	long long size = strtoll(r.value, &end, 10);
+	if (*end != '\0' || errno != 0 || size < 0)
+		return diag_set(d, FS_INVALID, "--dim '%.200s': the size is no number of 0 or more", value);
+	*vec_push(&c->dims) = (struct import_dim){ r.pattern, size };
+	return FS_OK;
+}
+
+static enum fs_status set_target(struct cli *c, const char *value, struct diag *d)
+{
+	const struct machine *m;
+	c->compile.target = value;
+	return machine_find(value, &m, d) == FS_OK ? FS_OK : diag_prefix(d, "--target");
+}
+
+static enum fs_status set_reduce_dtype(struct cli *c, const char *value, struct diag *d)
+{
+	c->compile.reduce_f32 = true;
+	return strcmp(value, "f32") == 0 ? FS_OK : diag_set(d, FS_INVALID, "--reduce-dtype '%.200s': only f32 there is", value);
+}
+
+static enum fs_status set_fp8_auto(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->compile.fp8_auto = true;
+	return FS_OK;
+}
+
+static enum fs_status set_exact(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->compile.exact = true;
+	return FS_OK;
+}
+
+static enum fs_status set_passes(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	c->only = value;
+	return FS_OK;
+}
+
+static enum fs_status set_dump(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	c->dump = value != NULL ? value : "all";
+	return FS_OK;
+}
+
+static enum fs_status set_dump_dir(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	c->dump_dir = value;
+	return FS_OK;
+}
+
+static enum fs_status set_print_changed(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->print_changed = true;
+	return FS_OK;
+}
+
+static enum fs_status set_timing(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->timing = true;
+	return FS_OK;
+}
+
+static enum fs_status set_report(struct cli *c, const char *value, struct diag *d)
+{
+	c->report = value;
+	return *value != '\0' ? FS_OK : diag_set(d, FS_INVALID, "--report: the name of a file wanted");
+}
+
+static enum fs_status set_json(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->json = true;
+	return FS_OK;
+}
+
+static enum fs_status set_markdown(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->markdown = true;
+	return FS_OK;
+}
+
+static enum fs_status set_help(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->help = true;
+	return FS_OK;
+}
+
+#define BOTH (FOR_COMPILE | FOR_OPT)
+#define ALL (FOR_COMPILE | FOR_OPT | FOR_SHOW | FOR_PASSES)
+
+const struct option cli_options[] = {
+	{ "--passes", "PASS,...", FOR_OPT, false, "the passes to run, in this order; 'fp8shard passes' lists them", set_passes },
+	{ "-o", "FILE", BOTH, false, "where the result goes; - is standard output", set_output },
+	{ "--mesh", "AXIS=SIZE,...", BOTH, false,
+	  "the ranks, outermost (slowest links) axis first, as in dp=2,tp=4;\nwithout it one rank", set_mesh },
+	{ "--plan", "FILE|'PATTERN=STYLE'", BOTH, true,
+	  "tensor parallelism: a JSON file {\"PATTERN\": \"STYLE\"} as Hugging Face\nhas them, or one rule; * in a pattern is one "
+	  "atom of a dotted name.\nSTYLE: colwise, rowwise, ... or a placement. It acts on the axis\n'tp', else on the only one; "
+	  "AXIS:STYLE says another", set_plan },
+	{ "--place", "'VALUE=PLACEMENT'", BOTH, true,
+	  "where a parameter, input, output or any value lives, as in\n'x=dp:S(0)'; AXIS:S(dim), AXIS:R", set_place },
+	{ "--fp8", "RECIPE|'PATTERN=RECIPE'", BOTH, true,
+	  "tensorwise, rowwise, none (the default), or with :pow2 after it; of\nall matmuls, or of those whose module or weight "
+	  "matches; the last wins", set_fp8 },
+	{ "--scale-scope", "AXIS=local|global", BOTH, true, "over which ranks of an axis one scale reaches", set_scope },
+	{ "--fp8-auto", NULL, BOTH, false, "leave a matmul as it is where fp8 would be slower", set_fp8_auto },
+	{ "--reduce-dtype", "f32", BOTH, false, "keep partial sums wide until they are summed over ranks", set_reduce_dtype },
+	{ "--exact", NULL, BOTH, false, "a plan whose result does not depend on the mesh, bit for bit", set_exact },
+	{ "--dim", "NAME=SIZE", BOTH, true, "the size of a named dim of the model", set_dim },
+	{ "--target", "cpu|h100|h200|b200", BOTH, false, "the machine whose prices are used; h100 without it", set_target },
+	{ "--dump-ir", "[=PASS,...]", FOR_COMPILE, false, "print the graph after each pass, or after those named", set_dump },
+	{ "--dump-dir", "DIR", FOR_COMPILE, false, "write the graph after each pass to DIR/NN-PASS.ir", set_dump_dir },
+	{ "--print-changed", NULL, FOR_COMPILE, false, "print the graph after each pass that changed it", set_print_changed },
+	{ "--timing", NULL, BOTH, false, "say on standard error what took how long", set_timing },
+	{ "--report", "FILE", FOR_COMPILE, false,
+	  "write the table of matmuls, notes and errors to FILE, as JSON where\nit ends in .json", set_report },
+	{ "--json", NULL, FOR_SHOW, false, "one JSON object instead of tables", set_json },
+	{ "--markdown", NULL, FOR_PASSES, false, "as docs/passes.md", set_markdown },
+	{ "--help", NULL, ALL, false, "this text", set_help },
+};
+const int cli_option_count = (int)(sizeof(cli_options) / sizeof(cli_options[0]));
+
+/* --- parsing --- */
+
+static const struct option *find(const struct cli *c, const char *arg, size_t size)
+{
+	for (int i = 0; i < cli_option_count; i++)
+		if (strlen(cli_options[i].name) == size && memcmp(cli_options[i].name, arg, size) == 0 &&
+		    cli_options[i].commands & c->command->bit)
+			return &cli_options[i];
+	return NULL;
+}
+
+static bool may_be_left_out(const struct option *o)
+{
+	return o->argument != NULL && o->argument[0] == '[';
+}
+
+struct arguments { int count, at; char **argv; bool *usage; };
+
+/* The argument of an option: behind '=', or the next word. */
+static enum fs_status take_argument(struct arguments *a, const struct option *o, const char *equals, const char **out,
+				    struct diag *d)
+{
+	*out = NULL;
+	if (equals != NULL && o->argument == NULL) {
+		*a->usage = true;
+		return diag_set(d, FS_INVALID, "%s takes no argument", o->name);
+	}
+	if (equals != NULL)
+		*out = equals + 1;
+	else if (o->argument != NULL && !may_be_left_out(o) && a->at + 1 < a->count)
+		*out = a->argv[++a->at];
+	else if (o->argument != NULL && !may_be_left_out(o)) {
+		*a->usage = true;
+		return diag_set(d, FS_INVALID, "%s needs an argument: %s", o->name, o->argument);
+	}
+	return FS_OK;
+}
+
+static enum fs_status parse_option(struct cli *c, struct arguments *a, struct diag *d)
+{
+	const char *arg = a->argv[a->at], *value, *equals = arg[1] == '-' ? strchr(arg, '=') : NULL;
+	const struct option *o = find(c, arg, equals != NULL ? (size_t)(equals - arg) : strlen(arg));
+	if (o == NULL) {
+		*a->usage = true;
+		return diag_set(d, FS_INVALID, "%s: unknown option '%.200s'", c->command->name, arg);
+	}
+	TRY(take_argument(a, o, equals, &value, d));
+	return o->set(c, value, d);
+}
+
+static enum fs_status parse_file(struct cli *c, const char *arg, bool *usage, struct diag *d)
+{
+	*usage = c->input != NULL || !c->command->takes_file;
+	if (*usage)
+		return diag_set(d, FS_INVALID, "%s: '%.200s' is one argument too many", c->command->name, arg);
+	c->input = arg;
+	return FS_OK;
+}
+
+/* What has to be there. */
+static enum fs_status check_missing(const struct cli *c, bool *usage, struct diag *d)
+{
+	const char *missing = NULL;
+	if (c->command->takes_file && c->input == NULL)
+		missing = "a file";
+	else if (c->command->bit == FOR_COMPILE && c->output == NULL)
+		missing = "-o FILE";
+	else if (c->command->bit == FOR_OPT && c->only == NULL)
+		missing = "--passes=PASS,...";
+	*usage = missing != NULL && !c->help;
+	return *usage ? diag_set(d, FS_INVALID, "%s needs %s", c->command->name, missing) : FS_OK;
+}
+
+enum fs_status cli_parse(struct cli *c, int count, char **argv, bool *usage, struct diag *d)
+{
+	struct arguments a = { count, 0, argv, usage };
+	bool options = true;
+	*usage = false;
+	for (; a.at < count; a.at++) {
+		const char *arg = argv[a.at];
+		if (options && strcmp(arg, "--") == 0)
+			options = false;
+		else if (options && arg[0] == '-' && arg[1] != '\0')
+			TRY(parse_option(c, &a, d));
+		else
+			TRY(parse_file(c, arg, usage, d));
+	}
+	return check_missing(c, usage, d);
+}
+
+void cli_release(struct cli *c)
+{
+	compile_release(&c->compile);
+	vec_release(&c->dims);
+	vec_release(&c->notes.line);
+	arena_release(&c->strings);
+}
