@@ -121,54 +121,62 @@ enum fs_status cpu_scatter(int dim, const struct view *ids, const struct view *s
 }
 
 /*
- * Advanced indexing of `base` against `dense` (the result of a read, the source of a write): the
- * dims of dense are those of base's whole dims before the indices, of the indices, and of the rest;
- * or the indices' first where a whole dim lies between two of them.
+ * Advanced indexing of `base` against `dense` (the result of a read, the source of a write).  Dense
+ * has base's whole dims, and where the indexed dims stood, the dims that all indices broadcast to;
+ * these come first where a whole dim lies between two indexed ones.
  */
 struct advanced {
-	int indexed[VIEW_MAX_RANK]; /* dims of base that have an index */
-	int count;
-	struct view at[VIEW_MAX_RANK]; /* broadcast to one shape */
-	struct view base_row, dense_row; /* the whole dims */
-	struct view dense_lead;          /* the index dims */
+	int count, indexed[VIEW_MAX_RANK]; /* dims of base that have an index */
+	int lead;                          /* rank that the indices broadcast to */
+	int place;                         /* where these dims begin in dense */
+	int64_t lead_shape[VIEW_MAX_RANK];
+	struct view at[VIEW_MAX_RANK]; /* the indices, broadcast */
+	struct view base_row;          /* base's whole dims */
 };
 
-static int index_rank(const struct indices *ix)
+/* Raises the shape, aligned at the right, to that of one more index. */
+static void broadcast_shape(const struct view *v, int rank, int64_t *shape)
 {
-	int rank = 0;
-	for (int i = 0; i < ix->count; i++)
-		if (ix->at[i].data && ix->at[i].rank > rank)
-			rank = ix->at[i].rank;
-	return rank;
+	for (int d = 0; d < v->rank; d++)
+		if (v->shape[d] != 1)
+			shape[rank - v->rank + d] = v->shape[d];
 }
 
-/* Where in the result the index dims begin. */
-static int index_place(const struct advanced *a)
-{
-	int n = a->count;
-	return n && a->indexed[n - 1] - a->indexed[0] == n - 1 ? a->indexed[0] : 0;
-}
-
-static void advanced_init(struct advanced *a, const struct indices *ix, const struct view *base,
-			  const struct view *dense)
+static void advanced_init(struct advanced *a, const struct indices *ix, const struct view *base)
 {
 	memset(a, 0, sizeof *a);
 	BUG_ON(ix->count > base->rank);
 	for (int i = 0; i < ix->count; i++)
-		if (ix->at[i].data)
+		if (ix->at[i].data) {
 			a->indexed[a->count++] = i;
+			a->lead = ix->at[i].rank > a->lead ? ix->at[i].rank : a->lead;
+		}
+	for (int d = 0; d < a->lead; d++)
+		a->lead_shape[d] = 1;
+	for (int i = 0; i < a->count; i++)
+		broadcast_shape(&ix->at[a->indexed[i]], a->lead, a->lead_shape);
+	for (int i = 0; i < a->count; i++)
+		a->at[i] = view_broadcast(&ix->at[a->indexed[i]], a->lead, a->lead_shape);
+
+	bool together = a->count && a->indexed[a->count - 1] - a->indexed[0] == a->count - 1;
+	a->place = together ? a->indexed[0] : 0;
 	a->base_row = *base;
 	for (int i = a->count - 1; i >= 0; i--)
 		a->base_row = view_drop(&a->base_row, a->indexed[i]);
+}
 
-	int lead = index_rank(ix), place = index_place(a);
-	BUG_ON(dense->rank != lead + a->base_row.rank);
-	a->dense_lead = view_dims(dense, place, lead);
-	a->dense_row = *dense;
-	for (int i = lead - 1; i >= 0; i--)
-		a->dense_row = view_drop(&a->dense_row, place + i);
-	for (int i = 0; i < a->count; i++)
-		a->at[i] = view_broadcast(&ix->at[a->indexed[i]], lead, a->dense_lead.shape);
+/* The shape of dense. */
+static int advanced_shape(const struct advanced *a, int64_t *shape)
+{
+	int rank = 0, d = 0;
+	while (d < a->place)
+		shape[rank++] = a->base_row.shape[d++];
+	for (int i = 0; i < a->lead; i++)
+		shape[rank++] = a->lead_shape[i];
+	while (d < a->base_row.rank)
+		shape[rank++] = a->base_row.shape[d++];
+	BUG_ON(rank > VIEW_MAX_RANK);
+	return rank;
 }
 
 /* Element offset in the base of the row at index position `at`. */
@@ -189,10 +197,10 @@ static enum fs_status base_offset(const struct advanced *a, const struct view *b
 	return FS_OK;
 }
 
-static bool next_position(int64_t *at, const struct view *lead)
+static bool next_position(const struct advanced *a, int64_t *at)
 {
-	for (int d = lead->rank - 1; d >= 0; d--) {
-		if (++at[d] < lead->shape[d])
+	for (int d = a->lead - 1; d >= 0; d--) {
+		if (++at[d] < a->lead_shape[d])
 			return true;
 		at[d] = 0;
 	}
@@ -205,62 +213,40 @@ static enum fs_status run_advanced(const struct advanced *a, const struct view *
 				   enum mode mode, struct diag *d)
 {
 	int64_t at[VIEW_MAX_RANK] = { 0 }, offset;
+	struct view row = *dense;
+	for (int i = a->lead - 1; i >= 0; i--)
+		row = view_drop(&row, a->place + i);
 	if (view_count(dense) == 0)
 		return FS_OK;
 	do {
 		int64_t skip = 0;
 		TRY(base_offset(a, base, at, &offset, d));
-		for (int j = 0; j < a->dense_lead.rank; j++)
-			skip += at[j] * a->dense_lead.stride[j];
+		for (int j = 0; j < a->lead; j++)
+			skip += at[j] * dense->stride[a->place + j];
 		if (mode == READ)
-			move_row(&a->base_row, view_at(base, offset), &a->dense_row, view_at(dense, skip));
+			move_row(&a->base_row, view_at(base, offset), &row, view_at(dense, skip));
 		else
-			put_row(&a->dense_row, view_at(dense, skip), &a->base_row, view_at(base, offset),
-				mode == ADD);
-	} while (next_position(at, &a->dense_lead));
+			put_row(&row, view_at(dense, skip), &a->base_row, view_at(base, offset), mode == ADD);
+	} while (next_position(a, at));
 	return FS_OK;
 }
 
 enum fs_status cpu_index(const struct view *x, const struct indices *ix, const struct view *out, struct diag *d)
 {
 	struct advanced a;
-	advanced_init(&a, ix, x, out);
+	int64_t shape[2 * VIEW_MAX_RANK];
+	advanced_init(&a, ix, x);
+	BUG_ON(advanced_shape(&a, shape) != out->rank);
 	return run_advanced(&a, x, out, READ, d);
-}
-
-/* The shape that reading base[ix] would have. */
-static int indexed_shape(const struct indices *ix, const struct view *base, int64_t *shape)
-{
-	struct advanced a = { .count = 0 };
-	int lead = index_rank(ix), rank = 0;
-	for (int i = 0; i < ix->count; i++)
-		if (ix->at[i].data)
-			a.indexed[a.count++] = i;
-	for (int i = 0, seen = 0; i <= base->rank; i++) {
-		if (rank == index_place(&a) && !seen++) {
-			for (int j = 0; j < lead; j++)
-				shape[rank + j] = 1;
-			for (int k = 0; k < a.count; k++)
-				for (int j = 0; j < ix->at[a.indexed[k]].rank; j++) {
-					const struct view *v = &ix->at[a.indexed[k]];
-					if (v->shape[j] != 1)
-						shape[rank + lead - v->rank + j] = v->shape[j];
-				}
-			rank += lead;
-		}
-		if (i < base->rank && !(i < ix->count && ix->at[i].data))
-			shape[rank++] = base->shape[i];
-	}
-	return rank;
 }
 
 enum fs_status cpu_index_put(const struct indices *ix, const struct view *src, bool accumulate,
 			     const struct view *out, struct diag *d)
 {
 	struct advanced a;
-	int64_t shape[VIEW_MAX_RANK * 2];
-	int rank = indexed_shape(ix, out, shape);
+	int64_t shape[2 * VIEW_MAX_RANK];
+	advanced_init(&a, ix, out);
+	int rank = advanced_shape(&a, shape);
 	struct view wide = view_broadcast(src, rank, shape);
-	advanced_init(&a, ix, out, &wide);
 	return run_advanced(&a, out, &wide, accumulate ? ADD : WRITE, d);
 }

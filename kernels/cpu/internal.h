@@ -97,6 +97,7 @@ double sum_total_f64(const struct sum_f64 *s);
 /* All at once. exact: in f64. mean_row: the sum of x, or of x * x, divided by `count`. */
 float sum_row(const float *x, int64_t n, bool exact);
 float mean_row(const float *x, int64_t n, int64_t count, bool square, bool exact);
+float max_row(const float *x, int64_t n); /* NaN is passed over; -inf where there is nothing */
 
 /* --- blas.c --- */
 

@@ -229,16 +229,11 @@ struct feed {
 	} u;
 };
 
-static void hand_on(struct feed *f, const struct block *b)
-{
-	f->row->add(f->reduce, &f->state, b);
-}
-
 static void flush(struct feed *f)
 {
 	struct block b = { f->in, f->n, f->u.f32, f->u.f64, f->u.i64 };
 	if (f->n)
-		hand_on(f, &b);
+		f->row->add(f->reduce, &f->state, &b);
 	f->n = 0;
 }
 

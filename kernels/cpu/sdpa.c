@@ -5,7 +5,6 @@
 #include "internal.h"
 
 #include <math.h>
-#include <string.h>
 
 #define BLOCK_T 128
 
@@ -77,16 +76,12 @@ static void add_mask(float *scores, const struct view *mask, int64_t row)
 /* Probabilities of a row of n scores; a row of -inf gives zeros. */
 static void probabilities(float *x, int64_t n, bool exact)
 {
-	float most = -INFINITY;
-	for (int64_t j = 0; j < n; j++)
-		most = x[j] > most || x[j] != x[j] ? x[j] : most;
-	if (most == -INFINITY) {
-		memset(x, 0, (size_t)n * sizeof *x);
-		return;
-	}
+	float most = max_row(x, n);
 	for (int64_t j = 0; j < n; j++)
 		x[j] = x[j] == -INFINITY ? 0 : expf(x[j] - most);
 	float sum = sum_row(x, n, exact);
+	if (sum == 0) /* all were -inf */
+		sum = 1;
 	for (int64_t j = 0; j < n; j++)
 		x[j] /= sum;
 }

@@ -8,25 +8,19 @@ int64_t cpu_softmax_workspace(const struct view *x, int dim)
 	return x->shape[dim] * (int64_t)sizeof(float) * 2;
 }
 
-static float line_max(const float *x, int64_t n)
-{
-	float most = -INFINITY;
-	for (int64_t i = 0; i < n; i++)
-		most = x[i] > most || x[i] != x[i] ? x[i] : most;
-	return most;
-}
-
-/* x becomes the result; e is scratch. */
+/* x becomes the result; e is scratch. A NaN reaches the whole line through the sum. */
 static void softmax_line(float *x, float *e, int64_t n, bool log, bool exact)
 {
-	float most = line_max(x, n);
+	float most = max_row(x, n);
 	for (int64_t i = 0; i < n; i++) {
 		x[i] -= most;
 		e[i] = expf(x[i]);
 	}
 	float sum = sum_row(e, n, exact), log_sum = logf(sum);
-	for (int64_t i = 0; i < n; i++)
-		x[i] = log ? x[i] - log_sum : e[i] / sum;
+	for (int64_t i = 0; i < n && log; i++)
+		x[i] -= log_sum;
+	for (int64_t i = 0; i < n && !log; i++)
+		x[i] = e[i] / sum;
 }
 
 static void softmax_line_f64(const struct view *x, const struct view *out, bool take_log)
