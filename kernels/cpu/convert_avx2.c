@@ -95,14 +95,20 @@ TARGET_AVX2 static inline __m256i is_nan(__m256 x)
 	return _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
+/* The bf16 of each in its lower half. */
+TARGET_AVX2 static inline __m256i encode_bf16(__m256 x)
+{
+	__m256i h = _mm256_srli_epi32(round_even(_mm256_castps_si256(x), 16), 16);
+	return _mm256_blendv_epi8(h, _mm256_set1_epi32(0x7fc0), is_nan(x));
+}
+
 TARGET_AVX2 static void store_bf16(uint16_t *p, const float *y, int64_t n)
 {
 	int64_t i = 0;
-	for (; i + 8 <= n; i += 8) {
-		__m256 x = _mm256_loadu_ps(y + i);
-		__m256i h = _mm256_srli_epi32(round_even(_mm256_castps_si256(x), 16), 16);
-		h = _mm256_blendv_epi8(h, _mm256_set1_epi32(0x7fc0), is_nan(x));
-		_mm_storeu_si128((void *)(p + i), narrow_to_16(h));
+	for (; i + 16 <= n; i += 16) {
+		__m256i low = encode_bf16(_mm256_loadu_ps(y + i)), high = encode_bf16(_mm256_loadu_ps(y + i + 8));
+		__m256i h = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
+		_mm256_storeu_si256((void *)(p + i), h);
 	}
 	for (; i < n; i++)
 		p[i] = bf16_encode(y[i]);

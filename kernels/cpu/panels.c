@@ -151,16 +151,31 @@ static void sum_tile(struct work *w, const struct area *r)
 }
 
 /* y = x * sa * sb along a row of the tile, or y += that. */
-#define SCALE_ROW(suffix, T)                                                                              \
-	static void scale_row_##suffix(const T *x, float sa, const float *sb, T *y, int64_t n, bool add)  \
-	{                                                                                                 \
-		for (int64_t i = 0; i < n && !add; i++)                                                   \
-			y[i] = x[i] * (T)sa * (T)sb[i];                                                   \
-		for (int64_t i = 0; i < n && add; i++)                                                    \
-			y[i] += x[i] * (T)sa * (T)sb[i];                                                  \
+#define SCALE_ROW(name, T, attributes)                                                                   \
+	attributes static void name(const T *x, float sa, const float *sb, T *y, int64_t n, bool add)    \
+	{                                                                                                \
+		for (int64_t i = 0; i < n && !add; i++)                                                  \
+			y[i] = x[i] * (T)sa * (T)sb[i];                                                  \
+		for (int64_t i = 0; i < n && add; i++)                                                   \
+			y[i] += x[i] * (T)sa * (T)sb[i];                                                 \
 	}
-SCALE_ROW(f32, float)
-SCALE_ROW(f64, double)
+SCALE_ROW(scale_row_f64, double, )
+SCALE_ROW(scale_row_f32_any, float, )
+
+#ifdef HAVE_AVX2
+SCALE_ROW(scale_row_f32_avx2, float, TARGET_AVX2)
+#endif
+
+static void scale_row_f32(const float *x, float sa, const float *sb, float *y, int64_t n, bool add)
+{
+#ifdef HAVE_AVX2
+	if (HAVE_AVX2()) {
+		scale_row_f32_avx2(x, sa, sb, y, n, add);
+		return;
+	}
+#endif
+	scale_row_f32_any(x, sa, sb, y, n, add);
+}
 
 static void store_row(const struct work *w, const struct area *r, int64_t row, const void *from)
 {
