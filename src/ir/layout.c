@@ -83,10 +83,10 @@ static unsigned merge_all(struct group *g, struct dim *out)
 }
 
 /* Strides of directions with one element are free: they are made to fit. */
-static bool fit(int64_t rows, int64_t cols, struct gemm_matrix *m)
+static bool fit(int64_t rows, int64_t cols, struct matrix_strides *m)
 {
 	if (rows == 0 || cols == 0)
-		*m = (struct gemm_matrix){ cols > 1 ? cols : 1, 1 };
+		*m = (struct matrix_strides){ cols > 1 ? cols : 1, 1 };
 	if (m->col == 1 || cols <= 1) {
 		m->col = 1;
 		if (rows <= 1)
@@ -100,30 +100,30 @@ static bool fit(int64_t rows, int64_t cols, struct gemm_matrix *m)
 }
 
 /* c by columns is the transposed product by rows. */
-static void swap_sides(struct gemm *g)
+static void swap_sides(struct matrix_product *g)
 {
-	struct gemm old = *g;
+	struct matrix_product old = *g;
 	g->swapped = !old.swapped;
 	g->m = old.n;
 	g->n = old.m;
-	g->a = (struct gemm_matrix){ old.b.col, old.b.row };
-	g->b = (struct gemm_matrix){ old.a.col, old.a.row };
-	g->c = (struct gemm_matrix){ old.c.col, old.c.row };
+	g->a = (struct matrix_strides){ old.b.col, old.b.row };
+	g->b = (struct matrix_strides){ old.a.col, old.a.row };
+	g->c = (struct matrix_strides){ old.c.col, old.c.row };
 	for (int i = 0; i < g->loops; i++) {
 		g->loop[i].a = old.loop[i].b;
 		g->loop[i].b = old.loop[i].a;
 	}
 }
 
-static void set_loops(const struct group *g, struct gemm *out)
+static void set_loops(const struct group *g, struct matrix_product *out)
 {
 	out->loops = g->count;
 	for (int i = 0; i < g->count; i++)
-		out->loop[i] = (struct gemm_loop){ g->at[i].size, g->at[i].stride[0], g->at[i].stride[1], g->at[i].stride[2] };
+		out->loop[i] = (struct matrix_loop){ g->at[i].size, g->at[i].stride[0], g->at[i].stride[1], g->at[i].stride[2] };
 }
 
 unsigned matmul_layout(const struct equation *e, const struct strided *a, const struct strided *b,
-		       const struct strided *c, struct gemm *out)
+		       const struct strided *c, struct matrix_product *out)
 {
 	const struct strided *const view[3] = { a, b, c };
 	struct group group;
@@ -136,7 +136,7 @@ unsigned matmul_layout(const struct equation *e, const struct strided *a, const 
 	collect(e, ROLE_BATCH, view, &group);
 	merge_loops(&group);
 	const struct dim *m = &dim[ROLE_M], *n = &dim[ROLE_N], *k = &dim[ROLE_K];
-	*out = (struct gemm){ .m = m->size, .n = n->size, .k = k->size,
+	*out = (struct matrix_product){ .m = m->size, .n = n->size, .k = k->size,
 			      .a = { m->stride[0], k->stride[0] },
 			      .b = { k->stride[1], n->stride[1] },
 			      .c = { m->stride[2], n->stride[2] } };

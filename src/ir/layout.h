@@ -10,17 +10,17 @@
 
 #include "plan.h"
 
-struct gemm_matrix { int64_t row, col; }; /* strides, in elements */
-struct gemm_loop { int64_t size, a, b, c; }; /* and what a step adds to each matrix, in elements */
+struct matrix_strides { int64_t row, col; }; /* strides, in elements */
+struct matrix_loop { int64_t size, a, b, c; }; /* and what a step adds to each matrix, in elements */
 
 /* c[m,n] = a[m,k] b[k,n] for every step of the loops, outermost first. */
-struct gemm {
+struct matrix_product {
 	bool swapped;     /* a is the second operand of the node and b the first: c was stored by columns */
 	int64_t m, n, k;  /* any may be 0 */
-	struct gemm_matrix a, b; /* one stride is 1, the other at least the extent of that direction */
-	struct gemm_matrix c;    /* c.col is 1 */
+	struct matrix_strides a, b; /* one stride is 1, the other at least the extent of that direction */
+	struct matrix_strides c;    /* c.col is 1 */
 	int loops;
-	struct gemm_loop loop[MAX_RANK];
+	struct matrix_loop loop[MAX_RANK];
 };
 
 #define LAYOUT_A 1u
@@ -32,7 +32,7 @@ struct gemm {
  * that has to be stored, in the order that layout_order gives.
  */
 unsigned matmul_layout(const struct equation *e, const struct strided *a, const struct strided *b,
-		       const struct strided *c, struct gemm *out);
+		       const struct strided *c, struct matrix_product *out);
 
 /*
  * The dims of value `v` (0 a, 1 b, 2 c) as batch, M, K of a; batch, N, K of b; batch, M, N of c, each group

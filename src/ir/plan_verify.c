@@ -137,13 +137,13 @@ static enum fs_status check_matmul(const struct checker *c, struct node_id n)
 {
 	struct equation e;
 	struct strided v[3];
-	struct gemm gemm;
+	struct matrix_product made;
 	TRY(equation_parse(&e, graph_string(c->graph, n, ATTR_EQ), c->diag));
 	for (int k = 0; k < 2; k++)
 		if (!plan_strided(c->plan, graph_operand(c->graph, n, k), NULL, &v[k]))
 			return fail(c, n, "operand %d is not there", k);
 	plan_strided(c->plan, n, NULL, &v[2]);
-	if (matmul_layout(&e, &v[0], &v[1], &v[2], &gemm) != 0)
+	if (matmul_layout(&e, &v[0], &v[1], &v[2], &made) != 0)
 		return fail(c, n, "its operands do not lie in memory as matrices");
 	return FS_OK;
 }

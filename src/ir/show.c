@@ -243,7 +243,7 @@ static void show_memory(const struct plan *p, FILE *out)
 		mesh_size(m) == 1 ? "" : "s", p->recipe ? p->recipe : "none", p->exact ? ", exact" : "",
 		p->target ? ", placed for " : "", or_empty(p->target));
 	for (int i = 0; i < 4; i++)
-		fprintf(out, "  %-10s %12.2f MB\n", line[i].what, (double)line[i].bytes / 1e6);
+		fprintf(out, "  %-10s %12.3f MB\n", line[i].what, (double)line[i].bytes / 1e6);
 }
 
 /* "layers.12.mlp" to "layers.*.mlp": atoms that are numbers. */

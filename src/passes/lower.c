@@ -123,7 +123,7 @@ static void read_product(const struct lower *l, struct product *p)
 {
 	struct diag d = { 0 };
 	struct strided v[3];
-	struct gemm gemm;
+	struct matrix_product made;
 	int64_t shape[MAX_RANK];
 	const struct type *t = graph_type(l->r.from, p->node);
 	if (equation_parse(&p->eq, graph_string(l->r.from, p->node, ATTR_EQ), &d) != FS_OK)
@@ -132,7 +132,7 @@ static void read_product(const struct lower *l, struct product *p)
 	strided_of(l, operand(l, p->node, 1), &v[1]);
 	type_local_shape(t, context_mesh(l->r.from->context), NULL, shape);
 	strided_dense(t->rank, shape, &v[2]);
-	p->bad = matmul_layout(&p->eq, &v[0], &v[1], &v[2], &gemm);
+	p->bad = matmul_layout(&p->eq, &v[0], &v[1], &v[2], &made);
 	for (int k = 0; k < 3; k++)
 		layout_order(&p->eq, k, p->order[k]);
 }

@@ -122,7 +122,7 @@ static enum fs_status pack_section(struct plan *p, enum section section, const s
 			at[count++] = (struct packed){ life[i].from, life[i].to, p->storage[i].bytes, 0 };
 			sum += p->storage[i].bytes;
 		}
-	int64_t bytes = sum < INT64_MAX / 4 ? pack(at, count, PLAN_ALIGN) : 0;
+	int64_t bytes = sum < INT64_MAX / 4 ? pack_values(at, count, PLAN_ALIGN) : 0;
 	for (uint32_t i = 1, k = 0; i < nodes && k < count; i++)
 		if (in_arena(&p->storage[i], section))
 			p->storage[i].offset = at[k++].offset;

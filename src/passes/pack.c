@@ -223,7 +223,7 @@ static void copy_offsets(struct packed *to, const struct packed *from, uint32_t 
 		to[i].offset = from[i].offset;
 }
 
-int64_t pack(struct packed *at, uint32_t count, int64_t align)
+int64_t pack_values(struct packed *at, uint32_t count, int64_t align)
 {
 	static int64_t (*const methods[])(struct packed *, uint32_t) = { sweep_forward, sweep_back, largest_first };
 	int64_t peak = pack_peak(at, count, align), best = INT64_MAX;

@@ -14,7 +14,7 @@ struct packed {
  * Gives offsets so that no two that live at once overlap; returns the bytes that are needed in all.
  * The same offsets for the same input on every machine.
  */
-int64_t pack(struct packed *at, uint32_t count, int64_t align);
+int64_t pack_values(struct packed *at, uint32_t count, int64_t align);
 
 /* The most bytes (each rounded up to `align`) that live at one time: no packing is smaller. */
 int64_t pack_peak(const struct packed *at, uint32_t count, int64_t align);
