@@ -334,6 +334,10 @@ static void add_defaults(struct json_node *n, enum op op, struct attrs *a)
 		attrs_float(a, ATTR_EPS, op == OP_RMS_NORM ? 1e-6 : 1e-5);
 	if (wants(op, a, ATTR_ORD))
 		attrs_float(a, ATTR_ORD, 2);
+	if (op == OP_IOTA && wants(op, a, ATTR_START))
+		attrs_int(a, ATTR_START, 0);
+	if (op == OP_IOTA && wants(op, a, ATTR_STEP))
+		attrs_int(a, ATTR_STEP, 1);
 	if (op == OP_SLICE)
 		default_slice(n, a);
 	if (op == OP_RESHAPE)
@@ -488,6 +492,15 @@ static const char *result_name(const json_t *v, size_t k)
 	return json_string_value(json_is_array(out) ? json_array_get(out, k) : k == 0 ? out : NULL);
 }
 
+static enum fs_status read_prov(struct json_node *n, const char *name)
+{
+	struct prov p = { .node = name };
+	TRY(json_string_of(n->r, n->at, n->json, "module", &p.module));
+	TRY(json_string_of(n->r, n->at, n->json, "source", &p.source));
+	n->prov = context_prov(n->r->context, &p);
+	return FS_OK;
+}
+
 static enum fs_status define_second(struct json_node *n, enum op op, struct node_id made)
 {
 	const json_t *out = json_object_get(n->json, "out");
@@ -498,17 +511,9 @@ static enum fs_status define_second(struct json_node *n, enum op op, struct node
 	if ((op != OP_TOPK && op != OP_SORT) || json_array_size(out) != 2 || at.name == NULL)
 		return json_fail(n->r, n->at, "only topk and sort have two results: \"out\": [values, indices]");
 	attrs_int(&a, ATTR_INDEX, 1);
+	TRY(read_prov(n, at.name));
 	struct node_id second = node_emit(n, OP_PROJ, &made, 1, &a);
 	return n->status == FS_OK ? json_define(n->r, at, second) : n->status;
-}
-
-static enum fs_status read_prov(struct json_node *n)
-{
-	struct prov p = { .node = n->at.name };
-	TRY(json_string_of(n->r, n->at, n->json, "module", &p.module));
-	TRY(json_string_of(n->r, n->at, n->json, "source", &p.source));
-	n->prov = context_prov(n->r->context, &p);
-	return FS_OK;
 }
 
 enum fs_status json_node_read(struct json_reader *r, const json_t *v, size_t index)
@@ -520,7 +525,7 @@ enum fs_status json_node_read(struct json_reader *r, const json_t *v, size_t ind
 		n.at.name = n.at.name != NULL ? n.at.name : arena_printf(&r->scratch, "%zu", index);
 		return json_fail(r, n.at, "needs an \"op\" and an \"out\", both strings");
 	}
-	TRY(read_prov(&n));
+	TRY(read_prov(&n, n.at.name));
 	const struct json_form *form = read_op(&n, &op);
 	check_node_keys(&n);
 	read_operands(&n);
