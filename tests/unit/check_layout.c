@@ -104,7 +104,7 @@ static void random_shape(const struct type *t, struct attrs *a, int64_t shape[MA
 	int count = 0;
 	for (int i = 0; i < t->rank; i++) {
 		int64_t size = t->dim[i], part = size % 2 == 0 ? 2 : size % 3 == 0 ? 3 : 1;
-		if (count > 0 && draw(3) == 0)
+		if (count == MAX_RANK || (count > 0 && draw(3) == 0))
 			shape[count - 1] *= size;
 		else if (count < 6 && draw(2) && part > 1) {
 			shape[count++] = draw(2) ? part : size / part;
