@@ -1,0 +1,81 @@
+# What a user can get wrong: one line, exit status 1, no output file.
+compile() {
+	run 1 compile "$@" -o "$work/none.json"
+	no_file "$work/none.json"
+}
+
+compile "$work/nothing.pt2"
+err_has "$work/nothing.pt2: "
+: >"$work/empty"
+compile "$work/empty"
+err "$work/empty: is none of what can be read: a torch.export archive (.pt2) or its JSON, a JSON graph (\"fp8shard\": \"graph\") or the text form"
+echo '{"weight_map": {"graph_module": 1}, "s": "\"fp8shard\": {"}' >"$work/other.json"
+compile "$work/other.json"
+err "$work/other.json: is JSON, but neither of torch.export (\"graph_module\") nor a graph (\"fp8shard\": \"graph\")"
+echo '{"version": 1, "fp8shard": "plan"}' >"$work/plan.json"
+compile "$work/plan.json"
+err "$work/plan.json: is a plan, not a graph; fp8shard-run runs it, fp8shard show shows it"
+gzip -c "$work/mlp.json" >"$work/mlp.json.gz"
+compile "$work/mlp.json.gz"
+err "$work/mlp.json.gz: is compressed; gunzip it first"
+compile tests/data/import/tiny.safetensors
+err 'tests/data/import/tiny.safetensors: holds weights (safetensors), not a graph; give it to fp8shard-run --weights'
+head -c 3000 tests/data/import/tiny.pt2 >"$work/cut.pt2"
+compile "$work/cut.pt2"
+compile "$work"
+err_has "$work: "
+
+compile "$work/mlp.json" --mesh tp=0
+err_has '--mesh: '
+compile "$work/mlp.json" --plan "$work/nothing.json"
+err_has '--plan: '
+compile "$work/mlp.json" --plan fc1
+err "--plan 'fc1': a file that there is, or PATTERN=STYLE wanted"
+compile "$work/mlp.json" --mesh tp=2 --plan 'fc1=columnwise'
+err_has "'columnwise' is no style"
+compile "$work/mlp.json" --mesh tp=2 --plan 'fc7=colwise'
+err_has "--plan: 'fc7' matches no parameter; nearest: 'fc1'"
+compile "$work/mlp.json" --mesh tp=2 --place 'x'
+err "--place 'x': VALUE=PLACEMENT, as in 'x=dp:S(0)' wanted"
+compile "$work/mlp.json" --mesh tp=2 --place 'x=ep:S(0)'
+err_has "the mesh has no axis 'ep' (it has tp=2)"
+compile "$work/mlp.json" --fp8 rowwsie
+err_has '--fp8: '
+compile "$work/mlp.json" --scale-scope tp=near
+err "--scale-scope 'tp=near': the scope is local or global"
+compile "$work/mlp.json" --dim B=many
+err "--dim 'B=many': the size is no number of 0 or more"
+compile "$work/mlp.json" --dim B=2
+err "--dim B: $work/mlp.json has no dim of that name under \"dims\""
+compile "$work/mlp.json" --target tpu
+err_has '--target: '
+compile "$work/mlp.json" --reduce-dtype f16
+err "--reduce-dtype 'f16': only f32 there is"
+compile "$work/mlp.json" --dump-ir=slove
+err "--dump-ir: there is no pass 'slove'; 'fp8shard passes' lists them"
+compile "$work/mlp.json" --dump-dir "$work/nothing/dump"
+err_has '--dump-dir '
+
+run 1 compile "$work/mlp.json" -o "$work/mlp.json"
+err "-o $work/mlp.json: that is the input"
+run 1 compile "$work/mlp.json" -o "$work/nothing/p.json"
+err_has "$work/nothing/p.json: "
+run 1 compile "$work/mlp.json" -o "$work/p.json" --report "$work/mlp.json"
+err "--report $work/mlp.json: that is the input"
+run 1 show "$work/mlp.json"
+run 1 show "$work/plan.json"
+
+# A plan edited by hand.
+run 0 compile "$work/mlp.json" -o "$work/p.json" --mesh tp=2
+sed 's/"gelu"/"relu"/' "$work/p.json" >"$work/edited.json"
+run 1 show "$work/edited.json"
+
+# A full disk, and a limit on file sizes: nothing is left behind.
+if [ -w /dev/full ]; then
+	run 1 compile "$work/mlp.json" -o /dev/full
+	"$tool" passes >/dev/full 2>"$work/.err"
+	[ $? -eq 1 ] && pass || fail 'passes to a full disk'
+fi
+mkdir "$work/limited"
+(ulimit -f 0; "$tool" compile "$work/mlp.json" -o "$work/limited/p.json" 2>&1 | cat >/dev/null)
+[ -z "$(ls "$work/limited")" ] && pass || fail 'a file is left behind'
