@@ -220,6 +220,42 @@ START_TEST(round_trips)
 }
 END_TEST
 
+/* What stands in the doc between the line `fence` and the next ```, from `*at` on. */
+static char *doc_block(const char **at, const char *fence)
+{
+	const char *from = strstr(*at, fence);
+	ck_assert_ptr_nonnull(from);
+	from += strlen(fence);
+	*at = strstr(from, "\n```\n");
+	ck_assert_ptr_nonnull(*at);
+	char *made = strndup(from, (size_t)(*at + 1 - from));
+	*at += 5;
+	return made;
+}
+
+/* The example of docs/plan.md. */
+START_TEST(documented)
+{
+	static const struct matmul_report report = { "up", "mlp.up", NULL, "mk,nk->mn", "none",
+						     "a dim is no multiple of 16", 4, 6, 8 };
+	struct lower_options o = { "rowwise", "h100", false, &report, 1 };
+	char *doc = read_file("docs/plan.md");
+	const char *at = doc;
+	char *program = doc_block(&at, "\n```\n"), *wanted = doc_block(&at, "\n```json\n");
+	struct plan *p;
+	struct diag d = { 0 };
+	size_t size;
+	ck_assert_int_eq(lower_plan(parse(program), &o, &p, &d), FS_OK);
+	char *text = write_plan(p, &size);
+	ck_assert_str_eq(text, wanted);
+	free(text);
+	free(wanted);
+	free(program);
+	free(doc);
+	plan_destroy(p);
+}
+END_TEST
+
 /* The first `from` of the text replaced by `to`, and the hash put right. */
 static char *edited(const char *text, const char *from, const char *to)
 {
@@ -487,6 +523,7 @@ int main(void)
 	tcase_add_test(t, second_results);
 	tcase_add_test(t, sharded_constant);
 	tcase_add_test(t, round_trips);
+	tcase_add_test(t, documented);
 	tcase_add_test(t, refuses);
 	tcase_add_test(t, refuses_changes);
 	tcase_add_test(t, damaged);
