@@ -10,6 +10,10 @@
 # $work is a fresh folder.  FP8SHARD=path of the program.
 cd "$(dirname "$0")/../.." || exit 2
 tool=${FP8SHARD:-build/fp8shard}
+if [ ! -x "$tool" ]; then
+	echo "tests/cli/run.sh: there is no program $tool; run make" >&2
+	exit 2
+fi
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 trap 'exit 2' HUP INT TERM

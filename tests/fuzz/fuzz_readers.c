@@ -12,10 +12,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "ir.h"
+#include "graph_json.h"
 #include "pt2.h"
 #include "safetensors.h"
 #include "file_view.h"
+#include "tp_plan.h"
 #include "weights.h"
 
 enum { SEEDS = 4, ROOM = 1 << 18, HANG_SECONDS = 20, READ_LIMIT = 1 << 16 };
@@ -124,6 +125,36 @@ static enum fs_status read_text(const unsigned char *bytes, size_t size, struct 
 	return status;
 }
 
+/* What is taken is a sound graph, and prints as one. */
+static enum fs_status read_graph(const unsigned char *bytes, size_t size, struct diag *d)
+{
+	struct context *c, *again;
+	struct graph *g, *back;
+	struct diag unused = { 0 };
+	TRY(graph_json_import((const char *)bytes, size, "t", NULL, NULL, &c, &g, d));
+	if (graph_verify(g, &unused) != FS_OK)
+		BUG("an unsound graph: %s", unused.text);
+	char *text = print_graph(g);
+	if (graph_parse(text, strlen(text), "t", &again, &back, &unused) != FS_OK)
+		BUG("what is printed does not parse: %s", unused.text);
+	free(text);
+	graph_destroy(g);
+	graph_destroy(back);
+	context_destroy(c);
+	context_destroy(again);
+	return FS_OK;
+}
+
+static enum fs_status read_tp_plan(const unsigned char *bytes, size_t size, struct diag *d)
+{
+	struct arena strings = { 0 };
+	tp_rules rules = { 0 };
+	enum fs_status status = tp_plan_parse((const char *)bytes, size, "t", &strings, &rules, d);
+	vec_release(&rules);
+	arena_release(&strings);
+	return status;
+}
+
 static uint32_t get32(const unsigned char *p)
 {
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
@@ -149,12 +180,15 @@ static void repair_zip(struct input *in)
 	}
 }
 
-#define TINY "tests/data/import/tiny"
+#define DATA "tests/data/import/"
+#define TINY DATA "tiny"
 #define IR "tests/ir/"
 
 static const struct reader readers[] = {
 	{ "safetensors", read_safetensors, NULL, { TINY ".safetensors" } },
 	{ "text", read_text, NULL, { IR "ops.ir", IR "fp8.ir", IR "names.ir", IR "constants.ir" } },
+	{ "graph", read_graph, NULL, { DATA "graph.json" } },
+	{ "tp_plan", read_tp_plan, NULL, { DATA "tp_plan.json" } },
 	{ "pt2", read_pt2, repair_zip, { TINY ".pt2" } },
 	{ "weights", read_weights, repair_zip, { TINY ".safetensors.index.json", TINY ".safetensors", TINY ".pt2" } },
 };
