@@ -163,7 +163,7 @@ static enum fs_status torch_text(const struct source *s, const char *text, size_
 }
 
 /* Tensors that are the same view of the same storage have one name: the first in the file. */
-struct ties { const struct pt2 *archive; struct hash_table table; };
+struct ties { const struct pt2 *archive; struct hash_table table; struct arena read; };
 
 static bool same_dims(const int64_t *a, const int64_t *b, int rank)
 {
@@ -214,6 +214,29 @@ static const char *tied_name(void *context, const char *name)
 	return i == UINT32_MAX ? NULL : t->archive->tensors[i].name;
 }
 
+#define SMALL_CONSTANT 4096 /* elements */
+
+/* A constant of the archive, if it is small and can be read. */
+static const struct tensor *small_constant(void *context, const char *name)
+{
+	struct ties *t = context;
+	const struct pt2_tensor *tensor = pt2_find(t->archive, name);
+	const int64_t start[MAX_RANK] = { 0 };
+	struct diag ignored = { 0 };
+	int64_t count;
+	if (tensor == NULL || !tensor->is_constant || tensor->state != PT2_HAS_DATA || tensor->view.rank > MAX_RANK ||
+	    !file_view_numel(tensor->view.dims, tensor->view.rank, &count) || count > SMALL_CONSTANT)
+		return NULL;
+	struct tensor *out = arena_alloc(&t->read, sizeof(*out));
+	void *data = arena_array(&t->read, (size_t)count + 1, (size_t)dtype_size(tensor->view.dtype));
+	if (pt2_read_slice(t->archive, tensor, start, tensor->view.dims, data, &ignored) != FS_OK)
+		return NULL;
+	*out = (struct tensor){ .dtype = (uint8_t)tensor->view.dtype, .rank = (uint8_t)tensor->view.rank, .data = data };
+	for (int i = 0; i < out->rank; i++)
+		out->dim[i] = tensor->view.dims[i];
+	return out;
+}
+
 static enum fs_status torch_archive(const struct source *s, const struct pt2 *archive, struct context **context,
 				    struct graph **out)
 {
@@ -225,8 +248,11 @@ static enum fs_status torch_archive(const struct source *s, const struct pt2 *ar
 	ties_init(&ties, archive);
 	o.tied = tied_name;
 	o.tied_context = &ties;
+	o.constant = small_constant;
+	o.constant_context = &ties;
 	enum fs_status status = torch_text(s, text, size, &o, context, out);
 	hash_release(&ties.table);
+	arena_release(&ties.read);
 	free(text);
 	return status;
 }

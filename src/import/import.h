@@ -16,6 +16,9 @@ struct import_options {
 	/* The name under which a parameter or buffer is stored where several names share its storage. NULL: none do. */
 	const char *(*tied)(void *tied_context, const char *fqn);
 	void *tied_context;
+	/* Elements of a constant of the file, for what has to be known at import (a branch). NULL: none are. */
+	const struct tensor *(*constant)(void *constant_context, const char *fqn);
+	void *constant_context;
 	struct import_notes *notes; /* NULL: not wanted */
 	bool text_form; /* what looks like nothing known is read as the text form, for its messages */
 };
@@ -23,8 +26,8 @@ struct import_options {
 /*
  * Reads a model of any kind, told apart by its content: a torch.export archive or its JSON, our JSON
  * graph, the text form.  `mesh` is that of the command line; NULL: the file's own, or none.  Fills in
- * `tied` of the options itself.  On success *context and *out are the caller's; on failure nothing is,
- * but notes stay empty.
+ * `tied` and `constant` of the options itself.  On success *context and *out are the caller's; on
+ * failure nothing is, and notes are empty.
  */
 enum fs_status import_file(const char *path, const struct import_options *o, const struct mesh *mesh,
 			   struct context **context, struct graph **out, struct diag *d);
