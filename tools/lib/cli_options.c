@@ -216,8 +216,8 @@ const struct option cli_options[] = {
 	{ "--place", "'VALUE=PLACEMENT'", BOTH, true,
 	  "where a parameter, input, output or any value lives, as in\n'x=dp:S(0)'; AXIS:S(dim), AXIS:R", set_place },
 	{ "--fp8", "RECIPE|'PATTERN=RECIPE'", BOTH, true,
-	  "tensorwise, rowwise, none (the default), or with :pow2 after it; of\nall matmuls, or of those whose module or weight "
-	  "matches; the last wins", set_fp8 },
+	  "tensorwise, rowwise, rowwise_with_gw_hp or none (the default), with\n:pow2 after it for scales that are powers of two; of all matmuls, or\n"
+	  "of those whose module or weight matches; the last wins", set_fp8 },
 	{ "--scale-scope", "AXIS=local|global", BOTH, true, "over which ranks of an axis one scale reaches", set_scope },
 	{ "--fp8-auto", NULL, BOTH, false, "leave a matmul as it is where fp8 would be slower", set_fp8_auto },
 	{ "--reduce-dtype", "f32", BOTH, false, "keep partial sums wide until they are summed over ranks", set_reduce_dtype },
