@@ -34,8 +34,12 @@ $(LIB): $(LIB_OBJS)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-# Mains share tools/lib.
-$(BUILD)/%: $(BUILD)/tools/%.o $(call objects,tools/lib) $(LIB)
+# What mains share; of an archive a program takes what it names.
+$(BUILD)/libcli.a: $(call objects,tools/lib)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/%: $(BUILD)/tools/%.o $(BUILD)/libcli.a $(LIB)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 # Unit tests: one program a file, tests/unit/check_NAME.c, on Check.
