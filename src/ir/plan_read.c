@@ -244,26 +244,41 @@ static enum fs_status read_operands(struct reader *r, json_t *node, struct node_
 	return FS_OK;
 }
 
-static bool has_memory(int memory)
+/* Item i of the list "at" of a node: a word, or a number. */
+static enum fs_status read_at_word(struct reader *r, json_t *at, size_t i, const char *const *words, int count, int *out)
 {
-	return memory == MEM_PARAM || memory == MEM_STATE || memory == MEM_ARENA;
+	const char *s = json_string_value(json_array_get(at, i));
+	*out = s == NULL ? -1 : plan_word(words, count, s);
+	return *out >= 0 ? FS_OK : plan_error(r, "'at' says '%.40s', which is none of its words", s ? s : "");
+}
+
+static enum fs_status read_at_number(struct reader *r, json_t *at, size_t i, int64_t most, int64_t *out)
+{
+	json_t *value = json_array_get(at, i);
+	*out = json_integer_value(value);
+	if (json_is_integer(value) && *out >= 0 && *out <= most)
+		return FS_OK;
+	return plan_error(r, "'at' says %" PRId64 " where 0 to %" PRId64 " is wanted", *out, most);
 }
 
 static enum fs_status read_storage(struct reader *r, json_t *node, struct storage *out)
 {
 	int section, memory;
-	int64_t base = 0;
+	int64_t where;
+	json_t *at = json_object_get(node, "at");
 	*out = (struct storage){ 0 };
-	TRY(read_word(r, node, "section", plan_section_words, SECTIONS, &section));
-	TRY(read_word(r, node, "memory", plan_memory_words, MEMORIES, &memory));
-	TRY(plan_int(r, node, "bytes", 0, INT64_MAX, &out->bytes));
-	if (memory == MEM_VIEW)
-		TRY(plan_int(r, node, "base", 1, (int64_t)r->number - 1, &base));
-	if (has_memory(memory))
-		TRY(plan_int(r, node, "offset", 0, INT64_MAX, &out->offset));
+	if (!json_is_array(at) || json_array_size(at) != 4)
+		return wrong(r, "at", "a list of section, memory, offset (of a view: its base) and bytes");
+	TRY(read_at_word(r, at, 0, plan_section_words, SECTIONS, &section));
+	TRY(read_at_word(r, at, 1, plan_memory_words, MEMORIES, &memory));
+	TRY(read_at_number(r, at, 2, memory == MEM_VIEW ? (int64_t)r->number - 1 : INT64_MAX, &where));
+	TRY(read_at_number(r, at, 3, INT64_MAX, &out->bytes));
 	out->section = (uint8_t)section;
 	out->memory = (uint8_t)memory;
-	out->base.i = (uint32_t)base;
+	if (memory == MEM_VIEW)
+		out->base.i = (uint32_t)where;
+	else
+		out->offset = where;
 	return FS_OK;
 }
 

@@ -217,15 +217,16 @@ static void put_operands(struct writer *w, struct node_id n)
 	out_close(&w->out, ']');
 }
 
+/* One list: keys are what makes reading slow. */
 static void put_storage(struct writer *w, const struct storage *s)
 {
-	string_field(w, "section", plan_section_words[s->section]);
-	string_field(w, "memory", plan_memory_words[s->memory]);
-	if (s->memory == MEM_VIEW)
-		int_field(w, "base", s->base.i);
-	if (s->memory == MEM_PARAM || s->memory == MEM_STATE || s->memory == MEM_ARENA)
-		int_field(w, "offset", s->offset);
-	int_field(w, "bytes", s->bytes);
+	out_key(&w->out, "at");
+	out_open(&w->out, '[');
+	put_string(w, plan_section_words[s->section]);
+	put_string(w, plan_memory_words[s->memory]);
+	out_int(&w->out, s->memory == MEM_VIEW ? s->base.i : s->offset);
+	out_int(&w->out, s->bytes);
+	out_close(&w->out, ']');
 }
 
 static void put_prov(struct writer *w, const struct prov *p)

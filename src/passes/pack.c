@@ -1,15 +1,17 @@
 /*
  * Packing by several simple methods, the best of which is taken; each is only tried where those before
- * it are not at the bound already.  In program order, best fit among the holes, which is what frees
- * itself in the order of its making wants; the same backwards in time; and, where there are not too many
- * values, the largest first, each at the lowest place that is free as long as it lives.
+ * it are not near the bound already.  In program order, best fit among the holes, which suits values that
+ * die in the order of their making; the same backwards in time; and in an order of its own, each value at the
+ * lowest place that is free as long as it lives: the largest first, then again and again with the value
+ * that came out highest placed earlier, or from another start, as long as a budget of comparisons lasts.
  */
 #include "pack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_LARGEST_FIRST 4096 /* its time is quadratic */
+#define BUDGET 4000000 /* comparisons of placing in an order: some milliseconds */
+#define NEAR 128       /* a packing this part above the bound is good enough */
 
 struct hole { int64_t offset, bytes; };
 
@@ -143,61 +145,139 @@ static int64_t sweep(struct packed *at, uint32_t count, bool back)
 	return h.end;
 }
 
-static int64_t sweep_forward(struct packed *at, uint32_t count)
+static int64_t sweep_forward(struct packed *at, uint32_t count, int64_t good)
 {
+	(void)good;
 	return sweep(at, count, false);
 }
 
-static int64_t sweep_back(struct packed *at, uint32_t count)
+static int64_t sweep_back(struct packed *at, uint32_t count, int64_t good)
 {
+	(void)good;
 	return sweep(at, count, true);
 }
 
-/* --- the largest first --- */
+/* --- in an order of its own --- */
+
+struct placing {
+	struct packed *at;
+	uint32_t count;
+	struct sorted *order;
+	uint32_t *placed; /* by offset */
+	int64_t budget;
+	uint64_t random;
+};
 
 static bool meet(const struct packed *a, const struct packed *b)
 {
 	return a->from <= b->to && b->from <= a->to;
 }
 
-/* The lowest place that is free as long as p lives; *slot is where it goes among those placed, by offset. */
-static int64_t lowest_place(const struct packed *at, const uint32_t *placed, uint32_t count, const struct packed *p,
-			    uint32_t *slot)
+/* The lowest place that is free as long as p lives. */
+static int64_t lowest_place(struct placing *l, uint32_t count, const struct packed *p)
 {
 	int64_t offset = 0;
-	for (uint32_t i = 0; i < count; i++) {
-		const struct packed *other = &at[placed[i]];
-		if (!meet(other, p))
-			continue;
+	uint32_t i = 0;
+	for (; i < count; i++) {
+		const struct packed *other = &l->at[l->placed[i]];
 		if (other->offset >= offset + p->bytes)
 			break;
-		if (other->offset + other->bytes > offset)
+		if (meet(other, p) && other->offset + other->bytes > offset)
 			offset = other->offset + other->bytes;
 	}
-	for (*slot = count; *slot > 0 && at[placed[*slot - 1]].offset > offset; --*slot)
-		;
+	l->budget -= i;
 	return offset;
 }
 
-static int64_t largest_first(struct packed *at, uint32_t count)
+/* Puts value v, which has its offset, among the first `count` placed. */
+static void insert_placed(struct placing *l, uint32_t count, uint32_t v)
 {
-	if (count > MAX_LARGEST_FIRST)
-		return INT64_MAX;
-	struct sorted *order = sorted_by(at, count, key_largest);
-	uint32_t *placed = malloc(sizeof(*placed) * ((size_t)count + 1)), slot;
-	int64_t end = 0;
-	if (placed == NULL)
-		BUG("out of memory");
-	for (uint32_t i = 0; i < count; i++) {
-		struct packed *p = &at[order[i].i];
-		p->offset = lowest_place(at, placed, i, p, &slot);
-		memmove(&placed[slot + 1], &placed[slot], sizeof(*placed) * (i - slot));
-		placed[slot] = order[i].i;
-		end = p->offset + p->bytes > end ? p->offset + p->bytes : end;
+	uint32_t low = 0, high = count;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		if (l->at[l->placed[middle]].offset <= l->at[v].offset)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	free(order);
-	free(placed);
+	memmove(&l->placed[low + 1], &l->placed[low], sizeof(*l->placed) * (count - low));
+	l->placed[low] = v;
+}
+
+/* Places all in their order; INT64_MAX where the budget ends. *highest: place in the order of what ends last. */
+static int64_t place_all(struct placing *l, uint32_t *highest)
+{
+	int64_t end = 0;
+	*highest = 0;
+	for (uint32_t i = 0; i < l->count; i++) {
+		struct packed *p = &l->at[l->order[i].i];
+		p->offset = lowest_place(l, i, p);
+		insert_placed(l, i, l->order[i].i);
+		if (p->offset + p->bytes > end) {
+			end = p->offset + p->bytes;
+			*highest = i;
+		}
+		if (l->budget < 0)
+			return INT64_MAX;
+	}
 	return end;
+}
+
+static void move_up(struct sorted *order, uint32_t from, uint32_t to)
+{
+	struct sorted moved = order[from];
+	memmove(&order[to + 1], &order[to], sizeof(*order) * (from - to));
+	order[to] = moved;
+}
+
+/* The same on every machine. */
+static void shuffle(struct placing *l)
+{
+	for (uint32_t i = l->count - 1; i > 0; i--) {
+		l->random = l->random * 6364136223846793005u + 1442695040888963407u;
+		uint32_t k = (uint32_t)(l->random >> 33) % (i + 1);
+		struct sorted moved = l->order[i];
+		l->order[i] = l->order[k];
+		l->order[k] = moved;
+	}
+}
+
+/* Offsets of the best of many orders are left in `best`; after as many without success as values, another start. */
+static int64_t improve(struct placing *l, int64_t good, struct packed *best)
+{
+	int64_t least = INT64_MAX;
+	uint32_t highest;
+	for (uint32_t idle = 0; least > good && l->budget > 0; idle++) {
+		int64_t end = place_all(l, &highest);
+		if (end < least) {
+			least = end;
+			memcpy(best, l->at, sizeof(*best) * l->count);
+			idle = 0;
+		}
+		if (idle < l->count)
+			move_up(l->order, highest, highest / 2);
+		else
+			shuffle(l);
+		idle = idle < l->count ? idle : 0;
+	}
+	return least;
+}
+
+static int64_t place_in_order(struct packed *at, uint32_t count, int64_t good)
+{
+	struct placing l = { .at = at, .count = count, .budget = BUDGET };
+	struct packed *best = malloc(sizeof(*best) * ((size_t)count + 1));
+	l.order = sorted_by(at, count, key_largest);
+	l.placed = malloc(sizeof(*l.placed) * ((size_t)count + 1));
+	if (l.placed == NULL || best == NULL)
+		BUG("out of memory");
+	int64_t least = improve(&l, good, best);
+	if (least != INT64_MAX)
+		memcpy(at, best, sizeof(*at) * count);
+	free(l.order);
+	free(l.placed);
+	free(best);
+	return least;
 }
 
 /* --- the best of them --- */
@@ -225,8 +305,10 @@ static void copy_offsets(struct packed *to, const struct packed *from, uint32_t 
 
 int64_t pack_values(struct packed *at, uint32_t count, int64_t align)
 {
-	static int64_t (*const methods[])(struct packed *, uint32_t) = { sweep_forward, sweep_back, largest_first };
-	int64_t peak = pack_peak(at, count, align), best = INT64_MAX;
+	static int64_t (*const methods[])(struct packed *, uint32_t, int64_t good) = {
+		sweep_forward, sweep_back, place_in_order,
+	};
+	int64_t peak = pack_peak(at, count, align), good = peak + peak / NEAR, best = INT64_MAX;
 	struct packed *trial = malloc(sizeof(*trial) * ((size_t)count + 1));
 	if (trial == NULL)
 		BUG("out of memory");
@@ -234,8 +316,8 @@ int64_t pack_values(struct packed *at, uint32_t count, int64_t align)
 		memcpy(trial, at, sizeof(*trial) * count);
 	for (uint32_t i = 0; i < count; i++)
 		trial[i].bytes = round_up(trial[i].bytes, align);
-	for (int i = 0; i < 3 && best > peak; i++) {
-		int64_t bytes = methods[i](trial, count);
+	for (int i = 0; i < 3 && best > good; i++) {
+		int64_t bytes = methods[i](trial, count, good);
 		if (bytes < best) {
 			best = bytes;
 			copy_offsets(at, trial, count);
