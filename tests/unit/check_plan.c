@@ -276,7 +276,7 @@ START_TEST(refuses)
 		{ "\"fp8shard\":\"plan\"", "\"fp8shard\":\"map\"", "p: not a plan: it has no \"fp8shard\": \"plan\"; fp8shard compile writes plans" },
 		{ "\"mesh\":\"tp=2\"", "\"mesh\":\"tp=0\"", "p: mesh 'tp=0': the size of 'tp' must be a number from 1 to 1048576" },
 		{ "\"exact\":true", "\"exact\":1", "p: not a plan: 'exact' must be true or false" },
-		{ "\"arena\":", "\"arena\":-", "p: not a plan: 'arena' is -2048, not 0 to 9223372036854775807" },
+		{ "\"params\":", "\"params\":-", "p: not a plan: 'params' is -2112, not 0 to 9223372036854775807" },
 		{ "bf16[16,64] (tp:S(0))", "bf16[16,-4] (tp:S(0))", "p: type 0: 'bf16[16,-4] (tp:S(0))' is no type" },
 		{ "bf16[16,64] (tp:S(0))", "bf16[16,64] (pp:S(0))", "p: type 0: ' (pp:S(0))': the mesh has no axis 'pp' (it has tp=2)" },
 		{ "\"op\":\"param\"", "\"op\":\"parm\"", "p: node 2: 'parm' is no op" },
