@@ -2,7 +2,9 @@
  * --check: does sharding, and does fp8, change what a plan computes?
  *
  *     A  sharded high precision against unsharded.  Plans in f32: at least 90 dB; with 16-bit floats: not
- *        more than 3 dB further than the unsharded run from one that computes them in f32
+ *        more than 3 dB further than the unsharded run from one that computes them in f32.  A product
+ *        may also lose what one ulp, and the rounding of its partial sums, is: where one element
+ *        outweighs all others, the figure is luck
  *     B  each fp8 product, fed with what the high-precision run feeds it, against its product: at least
  *        20 dB; beside it the worst 1 % of its rows
  *     C  sharded fp8 against unsharded: bits, where the plan is exact (and no shard has scales of its
@@ -36,6 +38,7 @@ struct check {
 	struct check_row *rows;
 	uint32_t count, failed;
 	bool wide;             /* A is against a run in f32 */
+	double unit;           /* half an ulp, relative, of the coarsest 16-bit float */
 	bool bits;             /* C is judged */
 };
 

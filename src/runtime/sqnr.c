@@ -6,11 +6,11 @@
 
 struct power { double signal, noise; };
 
-static double decibel(struct power p)
+double sqnr_decibel(double signal, double noise)
 {
-	if (p.noise == 0)
+	if (noise == 0)
 		return INFINITY;
-	return p.signal == 0 || isinf(p.noise) ? -INFINITY : 10 * log10(p.signal / p.noise);
+	return signal == 0 || isinf(noise) ? -INFINITY : 10 * log10(signal / noise);
 }
 
 static void add(struct power *p, double x, double reference)
@@ -56,7 +56,7 @@ static struct power measure(const double *x, const double *reference, int64_t ro
 		struct power p = { 0, 0 };
 		for (int64_t i = r * row; i < (r + 1) * row; i++)
 			add(&p, x[i], reference[i]);
-		out[r] = decibel(p);
+		out[r] = sqnr_decibel(p.signal, p.noise);
 		all.signal += p.signal;
 		all.noise += p.noise;
 	}
@@ -71,11 +71,12 @@ enum fs_status sqnr_of(const struct host_tensor *x, const struct host_tensor *re
 	double *a = as_f64(x), *b = as_f64(reference), *by_row = malloc((size_t)rows * sizeof(double) + 1);
 	enum fs_status status = FS_OK;
 	BUG_ON(count_of(x) != count);
-	*out = (struct sqnr){ INFINITY, INFINITY };
+	*out = (struct sqnr){ INFINITY, INFINITY, 0, 0 };
 	if (a == NULL || b == NULL || by_row == NULL) {
 		status = diag_set(d, FS_NOMEM, "out of memory");
 	} else if (count > 0) {
-		out->all = decibel(measure(a, b, rows, row, by_row));
+		struct power p = measure(a, b, rows, row, by_row);
+		*out = (struct sqnr){ .all = sqnr_decibel(p.signal, p.noise), .signal = p.signal, .noise = p.noise };
 		qsort(by_row, (size_t)rows, sizeof(*by_row), ascending);
 		out->rows = by_row[(rows - 1) / 100];
 	}

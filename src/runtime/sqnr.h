@@ -12,8 +12,10 @@
 struct sqnr {
 	double all;
 	double rows; /* what the worst 1 % of rows (of the last dim) do not exceed */
+	double signal, noise; /* sums of squares */
 };
 
+double sqnr_decibel(double signal, double noise);
 enum fs_status sqnr_of(const struct host_tensor *x, const struct host_tensor *reference, struct sqnr *out,
 		       struct diag *d);
 /* Equal types, shapes and bytes. */
