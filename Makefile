@@ -1,54 +1,107 @@
 # fp8shard.  `make demo` runs the main job, `make check` all tests; see README.md.
-#   CC=clang, SANITIZE=address,undefined or thread, WERROR=1, BUILD=dir
+#
+#   all            the programs                 bench   what is fast and what is not, as ratios
+#   demo           a small model, end to end    soak    long fuzzing
+#   check          every test                   style   files, functions, layers
+#   check-fast     those that take seconds      update-golden   rewrites tests/**/*.out, *.err and docs/passes.md
+#
+#   CC=clang, CFLAGS=-O3, SANITIZE=address,undefined or thread, WERROR=1, BUILD=dir
 
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC       = gcc
+endif
 BUILD   ?= build
 CFLAGS  ?= -O2 -g
-CFLAGS  += -std=c11 -D_GNU_SOURCE -ffp-contract=off -Wall -Wextra -Wmissing-prototypes \
-           -Wstrict-prototypes -Wvla -fvisibility=hidden -fPIC -pthread -MMD -MP
-CPPFLAGS += -Iinclude -Isrc/ir -Isrc/import -Isrc/passes -Isrc/runtime -Ikernels -Itools/lib
-LDLIBS  := -ljansson -lminizip -lz -ldl -lm -pthread
+FLAGS    = -std=c11 -D_GNU_SOURCE -ffp-contract=off -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes \
+           -Wvla -fvisibility=hidden -fPIC -pthread
+INCLUDES = -Iinclude -Isrc/ir -Isrc/import -Isrc/passes -Isrc/runtime -Ikernels -Itools/lib
+LDLIBS   = -ljansson -lminizip -lz -ldl -lm -pthread
 ifdef WERROR
-CFLAGS  += -Werror
+FLAGS   += -Werror
 endif
 ifdef SANITIZE
-CFLAGS  += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
-LDFLAGS += -fsanitize=$(SANITIZE)
+FLAGS   += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
+COMPILE  = $(CC) $(INCLUDES) $(CPPFLAGS) $(FLAGS) $(CFLAGS)
+LINK     = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS)
 
 sources  = $(wildcard $(1)/*.c)
 objects  = $(patsubst %.c,$(BUILD)/%.o,$(call sources,$(1)))
 LIB_OBJS = $(foreach d,src/ir src/import src/passes src/runtime kernels/cpu,$(call objects,$(d)))
 LIB      = $(BUILD)/libfp8shard.a
+CLI      = $(BUILD)/libcli.a
 TOOLS    = $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/*.c))
-UNIT     = $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/check_*.c))
+UNIT     = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/unit/check_*.c))
+FUZZ     = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+BENCH    = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
+MODELS   = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/models/*.c))
+EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+PROGRAMS = $(TOOLS) $(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(EXAMPLES)
 
-.PHONY: all unit clean
+# Targets that install things start a second make, on all cores unless -j says otherwise.
+AGAIN    = $(MAKE) --no-print-directory $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc))
+
+.PHONY: all programs unit check check-fast demo bench soak style update-golden deps clean FORCE
 all: $(TOOLS)
+programs: $(PROGRAMS)
 
-$(BUILD)/%.o: %.c
+# Objects hang on the flags that made them.
+$(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	@echo '$(COMPILE) $(LINK)' | cmp -s - $@ || echo '$(COMPILE) $(LINK)' >$@
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(COMPILE) -MMD -MP -c $< -o $@
 
 $(LIB): $(LIB_OBJS)
+$(CLI): $(call objects,tools/lib)
+# Of an archive a program takes what it names.
+$(LIB) $(CLI):
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-# What mains share; of an archive a program takes what it names.
-$(BUILD)/libcli.a: $(call objects,tools/lib)
-	@rm -f $@
-	$(AR) rcs $@ $^
+$(TOOLS): $(BUILD)/%: $(BUILD)/tools/%.o $(CLI) $(LIB)
+	$(LINK) $^ $(LDLIBS) -o $@
 
-$(BUILD)/%: $(BUILD)/tools/%.o $(BUILD)/libcli.a $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-
-# Unit tests: one program a file, tests/unit/check_NAME.c, on Check.
-$(BUILD)/unit/%: $(BUILD)/tests/unit/%.o $(LIB)
+$(UNIT) $(FUZZ) $(BENCH) $(MODELS): $(BUILD)/%: $(BUILD)/tests/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ -lcheck -lsubunit -lrt $(LDLIBS) -o $@
+	$(LINK) $^ $(if $(filter $(UNIT),$@),-lcheck -lsubunit -lrt) $(LDLIBS) -o $@
+
+$(EXAMPLES): $(BUILD)/%: $(BUILD)/%.o $(LIB)
+	$(LINK) $^ $(LDLIBS) -o $@
 
 unit: $(UNIT)
-	@for t in $^; do $$t || exit 1; done
+	@tests/check.sh $(BUILD) unit
+
+deps:
+	@tools/deps.sh
+
+check: deps
+	@$(AGAIN) programs
+	@tests/check.sh $(BUILD) unit text cli run models docs style fuzz
+
+check-fast: programs
+	@tests/check.sh $(BUILD) unit text cli
+
+demo: deps
+	@$(AGAIN) all $(EXAMPLES)
+	@BUILD=$(BUILD) examples/demo.sh
+
+bench: deps
+	@$(AGAIN) all $(BENCH)
+	@BUILD=$(BUILD) tests/bench/run.sh
+
+soak: deps
+	@$(AGAIN) $(FUZZ)
+	@FUZZ=1000000 tests/check.sh $(BUILD) fuzz
+
+style:
+	@tests/style.sh
+
+update-golden: all
+	@UPDATE=1 FP8SHARD=$(BUILD)/fp8shard tests/runtests.sh
+	@$(BUILD)/fp8shard passes --markdown >docs/passes.md
 
 clean:
 	rm -rf $(BUILD)

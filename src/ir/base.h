@@ -40,7 +40,7 @@ enum fs_status diag_prefix(struct diag *d, const char *format, ...)
 #define BUG(...) fs_bug(__FILE__, __LINE__, __VA_ARGS__)
 #define BUG_ON(condition) ((condition) ? BUG("%s", #condition) : (void)0)
 _Noreturn void fs_bug(const char *file, int line, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4), nonnull(3)));
 
 /* Returns the status of a call that failed. Only where nothing is owned. */
 #define TRY(call)                                  \
@@ -62,7 +62,7 @@ void *arena_alloc(struct arena *a, size_t size);  /* zeroed, aligned to 16; abor
 void *arena_array(struct arena *a, size_t count, size_t size); /* the same, count * size checked */
 void *arena_copy(struct arena *a, const void *from, size_t size);
 char *arena_strdup(struct arena *a, const char *s);
-char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3), nonnull(2)));
 void arena_release(struct arena *a);
 
 /* --- growing arrays: T *items; uint32_t count, room; items come from malloc --- */
