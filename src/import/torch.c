@@ -1,4 +1,5 @@
 /* An exported program: version, inputs by the signature, nodes, outputs by the signature. */
+#include "json_arena.h"
 #include "torch_impl.h"
 
 #include <string.h>
@@ -336,6 +337,20 @@ static enum fs_status import_program(struct import *im, const json_t *program)
 	return status;
 }
 
+static enum fs_status import_text(struct import *im, const char *bytes, size_t size)
+{
+	json_error_t error;
+	struct json_arena arena;
+	bool in_arena = json_arena_begin(&arena, size);
+	json_t *program = json_loadb(bytes, size, JSON_DECODE_ANY, &error);
+	enum fs_status status = program == NULL
+		? diag_set(im->diag, FS_INVALID, "line %d: %s", error.line, error.text) : import_program(im, program);
+	if (!in_arena)
+		json_decref(program);
+	json_arena_end(&arena);
+	return status;
+}
+
 static void import_release(struct import *im)
 {
 	vec_release(&im->values);
@@ -349,17 +364,12 @@ static void import_release(struct import *im)
 enum fs_status torch_import(const char *bytes, size_t size, const char *file, const struct import_options *o,
 			    struct context *c, struct graph **out, struct diag *d)
 {
-	json_error_t error;
-	json_t *program = json_loadb(bytes, size, JSON_DECODE_ANY, &error);
-	*out = NULL;
-	if (program == NULL)
-		return diag_set(d, FS_INVALID, "%s:%d: %s", file, error.line, error.text);
 	struct import im = { .context = c, .options = o, .diag = d, .graph = graph_create(c, STAGE_GLOBAL) };
+	*out = NULL;
 	vec_push(&im.values);
 	targets_init(&im);
-	enum fs_status status = import_program(&im, program);
+	enum fs_status status = import_text(&im, bytes, size);
 	import_release(&im);
-	json_decref(program);
 	if (status != FS_OK) {
 		graph_destroy(im.graph);
 		return diag_prefix(d, "%s", file);

@@ -107,7 +107,7 @@ int arg_tensors(struct call *c, const char *name, struct node_id **out)
 	}
 	size_t count = json_array_size(a->value);
 	if (count > MAX_OPERANDS) {
-		call_fail(c, FS_UNSUPPORTED, "argument '%s' has more than %d tensors", name, MAX_OPERANDS);
+		call_lacks(c, "%s of more than %d tensors", c->text, MAX_OPERANDS);
 		return 0;
 	}
 	*out = arena_array(context_arena(c->im->context), count + 1, sizeof(**out));

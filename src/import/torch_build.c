@@ -323,12 +323,13 @@ enum dtype promoted(struct call *c, const struct operand *in, int count)
 	return combined(of[0], combined(of[1], of[2]));
 }
 
+/* Choosing or comparing, where no arithmetic is done. */
 static bool compares(enum op op)
 {
-	return op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE;
+	return op == OP_MAXIMUM || op == OP_MINIMUM || op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE;
 }
 
-/* Numbers take part in f32, as in torch's kernels for half precision, but are compared in the tensor's type. */
+/* Numbers take part in f32, as in torch's kernels for half precision, but comparing is in the tensor's type. */
 static enum dtype scalar_dtype(enum op op, enum dtype common)
 {
 	return (common == DT_BF16 || common == DT_F16) && !compares(op) ? DT_F32 : common;

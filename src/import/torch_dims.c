@@ -375,8 +375,8 @@ static bool expression(struct reader *r, struct rational *out)
 	const char *name = r->at;
 	size_t size = strspn(name, letters);
 	if (size == 0) {
-		*out = (struct rational){ 0, 1 };
-		return integer(r, &out->num);
+		int64_t n;
+		return integer(r, &n) && (rational(n, 1, out) || refuse(r, "%s", "a number is out of range"));
 	}
 	r->at += size;
 	if (*r->at != '(') {

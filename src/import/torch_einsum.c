@@ -8,9 +8,10 @@
 #include <string.h>
 
 #define MAX_TERMS 16
+#define MAX_LETTERS 64 /* 52, and dims of an ellipsis */
 
-/* Letters of an operand; dims of an ellipsis are '0', '1', .. from the right. */
-struct term { struct node_id node; int rank; char letter[MAX_RANK + 1]; };
+/* Letters of an operand, or a set of them; dims of an ellipsis are '0', '1', .. from the right. */
+struct term { struct node_id node; int rank; char letter[MAX_LETTERS]; };
 
 static bool has(const struct term *t, char letter)
 {
@@ -128,7 +129,7 @@ static struct term needed_after(const struct term *in, int from, int count, cons
 	struct term n = *r;
 	for (int i = from; i < count; i++)
 		for (int k = 0; k < in[i].rank; k++)
-			if (!has(&n, in[i].letter[k]) && n.rank < MAX_RANK)
+			if (!has(&n, in[i].letter[k]))
 				n.letter[n.rank++] = in[i].letter[k];
 	return n;
 }
@@ -202,8 +203,10 @@ void aten_einsum(struct call *c)
 	struct term in[MAX_TERMS], r;
 	struct node_id *given;
 	int count = arg_tensors(c, "tensors", &given);
-	if (count < 1 || count > MAX_TERMS)
-		call_fail(c, FS_UNSUPPORTED, "%d operands", count);
+	if (count > MAX_TERMS)
+		call_lacks(c, "%s of more than %d operands", c->text, MAX_TERMS);
+	if (count < 1)
+		call_fail(c, FS_INVALID, "no operands");
 	if (failed(c))
 		return;
 	for (int i = 0; i < count; i++)

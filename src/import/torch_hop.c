@@ -142,7 +142,31 @@ void hop_autocast(struct call *c)
 	inline_graph(c, graph, 5, on ? t : DT_NONE, on && cuda);
 }
 
-/* A predicate known at import: a number, or a constant tensor of one element. */
+/* The elements of a constant node, or of a buffer that the file has. */
+static const struct tensor *constant_of(const struct import *im, struct node_id n)
+{
+	const struct import_options *o = im->options;
+	if (graph_op(im->graph, n) == OP_CONST)
+		return graph_tensor(im->graph, n);
+	if (graph_op(im->graph, n) != OP_PARAM || o == NULL || o->constant == NULL)
+		return NULL;
+	return o->constant(o->constant_context, graph_string(im->graph, n, ATTR_NAME));
+}
+
+static bool known_tensor(const struct import *im, struct node_id n, bool *out)
+{
+	if (graph_op(im->graph, n) == OP_FILL) {
+		*out = graph_float(im->graph, n, ATTR_VALUE, 0) != 0;
+		return true;
+	}
+	const struct tensor *t = constant_of(im, n);
+	if (t == NULL || t->dtype != DT_BOOL || t->rank != 0)
+		return false;
+	*out = *(const unsigned char *)t->data != 0;
+	return true;
+}
+
+/* A predicate known at import: a number, or a constant tensor. */
 static bool known_predicate(struct call *c, const struct argument *a, bool *out)
 {
 	struct import *im = c->im;
@@ -152,17 +176,7 @@ static bool known_predicate(struct call *c, const struct argument *a, bool *out)
 	}
 	const char *name = text_of(a->value, "name");
 	const struct value *v = &im->values.items[name == NULL ? 0 : scope_find(im, c->scope, name)];
-	if (v->kind != VALUE_TENSOR)
-		return false;
-	if (graph_op(im->graph, v->node) == OP_FILL) {
-		*out = graph_float(im->graph, v->node, ATTR_VALUE, 0) != 0;
-		return true;
-	}
-	const struct tensor *t = graph_op(im->graph, v->node) == OP_CONST ? graph_tensor(im->graph, v->node) : NULL;
-	if (t == NULL || t->dtype != DT_BOOL)
-		return false;
-	*out = *(const unsigned char *)t->data != 0;
-	return true;
+	return v->kind == VALUE_TENSOR && known_tensor(im, v->node, out);
 }
 
 /* (predicate, graph, graph, operands..) */

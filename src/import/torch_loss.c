@@ -82,7 +82,10 @@ struct backward { struct node_id grad, x; enum dtype dtype; };
 static struct backward read_backward(struct call *c, const char *x)
 {
 	struct node_id grad = arg_tensor(c, "grad_output"), of = arg_tensor(c, x);
-	return (struct backward){ emit_wide(c, grad), emit_wide(c, of), dtype_of(c, grad) };
+	struct backward b = { .dtype = dtype_of(c, grad) };
+	b.grad = emit_wide(c, grad);
+	b.x = emit_wide(c, of);
+	return b;
 }
 
 static struct node_id times(struct call *c, struct node_id a, struct node_id b)
@@ -119,8 +122,9 @@ void aten_log_softmax_backward(struct call *c)
 void aten_threshold_backward(struct call *c)
 {
 	struct node_id grad = arg_tensor(c, "grad_output"), x = arg_tensor(c, "self");
-	struct node_id at = emit_scalar(c, arg_real(c, "threshold", 0), dtype_of(c, x));
-	give(c, emit3(c, OP_WHERE, emit2(c, OP_GT, x, at), grad, emit_scalar(c, 0, dtype_of(c, grad))));
+	struct node_id above = emit2(c, OP_GT, x, emit_scalar(c, arg_real(c, "threshold", 0), dtype_of(c, x)));
+	struct node_id zero = emit_scalar(c, 0, dtype_of(c, grad));
+	give(c, emit3(c, OP_WHERE, above, grad, zero));
 }
 
 /* g s (1 + x (1 - s)), s = sigmoid(x) */
@@ -167,7 +171,8 @@ static struct node_id gelu_tanh_slope(struct call *c, struct node_id x)
 	struct node_id t = emit1(c, OP_TANH, emit_with(c, OP_MUL, inner, k));
 	struct node_id left = emit_with(c, OP_MUL, emit_with(c, OP_ADD, t, 1), 0.5);
 	struct node_id slope = emit_with(c, OP_MUL, emit_with(c, OP_ADD, emit_with(c, OP_MUL, xx, 3 * a), 1), k);
-	struct node_id right = times(c, times(c, emit_with(c, OP_MUL, x, 0.5), one_minus(c, times(c, t, t))), slope);
+	struct node_id bend = one_minus(c, times(c, t, t));
+	struct node_id right = times(c, times(c, emit_with(c, OP_MUL, x, 0.5), bend), slope);
 	return emit2(c, OP_ADD, left, right);
 }
 

@@ -34,7 +34,9 @@ void aten_positive(struct call *c)
 
 void aten_binary(struct call *c)
 {
-	struct operand in[2] = { arg_operand(c, "self"), arg_operand(c, "other") };
+	struct operand in[2];
+	in[0] = arg_operand(c, "self");
+	in[1] = arg_operand(c, "other");
 	give(c, emit_pointwise(c, c->target->op, in, 2));
 }
 
@@ -79,8 +81,10 @@ void aten_rsub(struct call *c)
 
 static struct node_id truncated_quotient(struct call *c, struct node_id a, struct node_id b)
 {
-	struct node_id q = emit2(c, OP_FLOOR_DIVIDE, emit1(c, OP_ABS, a), emit1(c, OP_ABS, b));
-	return emit2(c, OP_MUL, emit2(c, OP_MUL, emit1(c, OP_SIGN, a), emit1(c, OP_SIGN, b)), q);
+	struct node_id size_a = emit1(c, OP_ABS, a), size_b = emit1(c, OP_ABS, b);
+	struct node_id sign_a = emit1(c, OP_SIGN, a), sign_b = emit1(c, OP_SIGN, b);
+	struct node_id q = emit2(c, OP_FLOOR_DIVIDE, size_a, size_b), sign = emit2(c, OP_MUL, sign_a, sign_b);
+	return emit2(c, OP_MUL, sign, q);
 }
 
 static struct node_id operand_node(struct call *c, struct operand x, enum dtype t)
@@ -91,10 +95,14 @@ static struct node_id operand_node(struct call *c, struct operand x, enum dtype 
 static void give_truncated(struct call *c, struct operand a, struct operand b)
 {
 	enum dtype t = promoted(c, (struct operand[]){ a, b }, 2);
-	if (dtype_is_float(t))
-		give(c, emit_cast(c, emit1(c, OP_TRUNC, combine(c, OP_DIV, wide(c, a), wide(c, b))), t));
-	else
-		give(c, truncated_quotient(c, operand_node(c, a, t), operand_node(c, b, t)));
+	if (dtype_is_float(t)) {
+		a = wide(c, a);
+		b = wide(c, b);
+		give(c, emit_cast(c, emit1(c, OP_TRUNC, combine(c, OP_DIV, a, b)), t));
+	} else {
+		struct node_id x = operand_node(c, a, t), y = operand_node(c, b, t);
+		give(c, truncated_quotient(c, x, y));
+	}
 }
 
 void aten_div(struct call *c)
@@ -149,7 +157,10 @@ void aten_square(struct call *c)
 
 void aten_where(struct call *c)
 {
-	struct operand in[3] = { arg_operand(c, "condition"), arg_operand(c, "self"), arg_operand(c, "other") };
+	struct operand in[3];
+	in[0] = arg_operand(c, "condition");
+	in[1] = arg_operand(c, "self");
+	in[2] = arg_operand(c, "other");
 	in[0].node = emit_cast(c, in[0].node, DT_BOOL);
 	give(c, emit_pointwise(c, OP_WHERE, in, 3));
 }
@@ -196,7 +207,9 @@ void aten_addc(struct call *c)
 {
 	struct operand x = arg_operand(c, "self"), a = arg_operand(c, "tensor1"), b = arg_operand(c, "tensor2");
 	enum dtype t = promoted(c, (struct operand[]){ x, a, b }, 3);
-	struct node_id n = combine(c, c->target->op, wide(c, a), wide(c, b));
+	a = wide(c, a);
+	b = wide(c, b);
+	struct node_id n = combine(c, c->target->op, a, b);
 	if (arg_has(c, "value"))
 		n = combine(c, OP_MUL, as_operand(n), (struct operand){ .number = arg_number(c, "value") });
 	give(c, emit_cast(c, combine(c, OP_ADD, wide(c, x), as_operand(n)), t));
@@ -211,9 +224,11 @@ void aten_lerp(struct call *c)
 		call_lacks(c, "%s with a tensor as weight", c->text);
 	double by = number_real(w.number);
 	bool near = fabs(by) < 0.5;
-	struct operand span = as_operand(combine(c, OP_SUB, wide(c, end), wide(c, x)));
+	x = wide(c, x);
+	end = wide(c, end);
+	struct operand span = as_operand(combine(c, OP_SUB, end, x));
 	struct operand part = as_operand(combine(c, OP_MUL, span, as_number(near ? by : 1 - by)));
-	struct node_id n = near ? combine(c, OP_ADD, wide(c, x), part) : combine(c, OP_SUB, wide(c, end), part);
+	struct node_id n = near ? combine(c, OP_ADD, x, part) : combine(c, OP_SUB, end, part);
 	give(c, emit_cast(c, n, t));
 }
 
@@ -343,12 +358,13 @@ void aten_threshold(struct call *c)
 
 void aten_isfinite(struct call *c)
 {
-	struct node_id x = self(c);
-	give(c, emit1(c, OP_LOGICAL_NOT, emit2(c, OP_LOGICAL_OR, emit1(c, OP_ISNAN, x), emit1(c, OP_ISINF, x))));
+	struct node_id x = self(c), nan = emit1(c, OP_ISNAN, x), inf = emit1(c, OP_ISINF, x);
+	give(c, emit1(c, OP_LOGICAL_NOT, emit2(c, OP_LOGICAL_OR, nan, inf)));
 }
 
 void aten_erfc(struct call *c)
 {
 	struct wide_call w = widen(c);
-	give(c, emit_cast(c, emit2(c, OP_SUB, constant(c, &w, 1), emit1(c, OP_ERF, w.x)), w.dtype));
+	struct node_id erf = emit1(c, OP_ERF, w.x);
+	give(c, emit_cast(c, emit2(c, OP_SUB, constant(c, &w, 1), erf), w.dtype));
 }

@@ -136,10 +136,12 @@ void aten_repeat_interleave(struct call *c)
 
 static struct node_id roll_dim(struct call *c, struct node_id x, int dim, int64_t by)
 {
-	int64_t size = size_of(c, x, dim), at = size == 0 ? 0 : ((-by % size) + size) % size;
+	int64_t size = size_of(c, x, dim), at = size == 0 ? 0 : (size - by % size) % size;
 	if (at == 0 || failed(c))
 		return x;
-	struct node_id part[2] = { emit_slice(c, x, dim, at, size, 1), emit_slice(c, x, dim, 0, at, 1) };
+	struct node_id part[2];
+	part[0] = emit_slice(c, x, dim, at, size, 1);
+	part[1] = emit_slice(c, x, dim, 0, at, 1);
 	return emit_cat(c, part, 2, dim);
 }
 
@@ -190,7 +192,7 @@ static struct node_id pad_side(struct call *c, struct node_id x, int dim, int64_
 	struct type t = *type_of(c, x);
 	if (n == 0 || failed(c))
 		return x;
-	if (n < 0 && -n <= t.dim[dim])
+	if (n < 0 && n >= -t.dim[dim])
 		return emit_slice(c, x, dim, front ? -n : 0, front ? t.dim[dim] : t.dim[dim] + n, 1);
 	t.dim[dim] = n;
 	struct node_id more = emit_fill(c, v, (enum dtype)t.dtype, t.rank, t.dim);
@@ -257,9 +259,9 @@ void aten_select_scatter(struct call *c)
 	struct node_id x = arg_tensor(c, "self"), src = arg_tensor(c, "src");
 	int dim = arg_dim(c, "dim", 0, rank_of(c, x));
 	int64_t size = size_of(c, x, dim), index = arg_int_required(c, "index");
-	index = index < 0 ? index + size : index;
-	if (index < 0 || index >= size)
+	if (index < -size || index >= size)
 		call_fail(c, FS_INVALID, "index %lld of a dim of size %lld", (long long)index, (long long)size);
+	index = failed(c) ? 0 : index < 0 ? index + size : index;
 	if (!failed(c))
 		give(c, splice(c, x, emit_unsqueeze(c, src, dim), dim, index, index + 1));
 }
@@ -437,6 +439,7 @@ void aten_one_hot(struct call *c)
 		call_lacks(c, "%s without num_classes", c->text);
 	if (failed(c))
 		return;
-	struct node_id hot = emit2(c, OP_EQ, emit_unsqueeze(c, x, rank_of(c, x)), emit_iota(c, 0, 1, classes, DT_I64));
-	give(c, emit_cast(c, hot, DT_I64));
+	struct node_id numbers = emit_iota(c, 0, 1, classes, DT_I64);
+	x = emit_unsqueeze(c, x, rank_of(c, x));
+	give(c, emit_cast(c, emit2(c, OP_EQ, x, numbers), DT_I64));
 }

@@ -153,10 +153,11 @@ struct attention { struct node_id q, k, v, mask; double scale; bool causal; };
 static void align_heads(struct call *c, struct attention *a, bool groups)
 {
 	struct node_id *x[3] = { &a->q, &a->k, &a->v };
-	int rank = 0, last = groups ? 3 : 2;
+	int rank = 0;
 	int64_t lead[MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 };
 	for (int i = 0; i < 3; i++)
 		rank = rank_of(c, *x[i]) > rank ? rank_of(c, *x[i]) : rank;
+	int last = groups && rank > 2 ? 3 : 2;
 	for (int i = 0; i < 3; i++) {
 		int shift = rank - rank_of(c, *x[i]);
 		for (int k = shift; k < rank - last; k++)
@@ -179,7 +180,9 @@ static bool one_key_head(struct call *c, const struct attention *a)
 
 static struct attention read_attention(struct call *c)
 {
-	struct attention a = { arg_tensor(c, "query"), arg_tensor(c, "key"), arg_tensor(c, "value"), NODE_NONE, 0, false };
+	struct attention a = { .q = arg_tensor(c, "query") };
+	a.k = arg_tensor(c, "key");
+	a.v = arg_tensor(c, "value");
 	a.mask = arg_tensor_or_none(c, arg_has(c, "attn_bias") ? "attn_bias" : "attn_mask");
 	int64_t size = size_of(c, a.q, rank_of(c, a.q) - 1);
 	a.scale = arg_real(c, "scale", 1 / sqrt((double)(size > 0 ? size : 1)));
@@ -238,7 +241,8 @@ static struct node_id causal_mask(struct call *c, int64_t rows, int64_t columns)
 /* q k^T scale + mask in f32 */
 static struct node_id scores(struct call *c, const struct attention *a)
 {
-	struct node_id s = batched(c, "mk,nk->mn", emit_wide(c, a->q), emit_wide(c, a->k)), mask = a->mask;
+	struct node_id q = emit_wide(c, a->q), k = emit_wide(c, a->k), mask = a->mask;
+	struct node_id s = batched(c, "mk,nk->mn", q, k);
 	struct node_id never = emit_scalar(c, -INFINITY, DT_F32);
 	int rank = rank_of(c, s);
 	s = emit_with(c, OP_MUL, s, a->scale);

@@ -195,7 +195,7 @@ static enum fs_status name_results(struct call *c)
 static bool is_idle(const char *name)
 {
 	static const char *const idle[] = {
-		"device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "implicit", "cudnn_enable",
+		"device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "implicit", "cudnn_enable", "cudnn_enabled",
 		"scale_grad_by_freq", "sparse", "sparse_grad", "padding_idx", "sorted", "stable", "generator", "path",
 		"use_fast_accum", "unsafe", "physical_layout",
 	};

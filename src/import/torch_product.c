@@ -141,7 +141,10 @@ static struct node_id scale(struct call *c, const char *name)
 void aten_scaled_mm(struct call *c)
 {
 	struct attrs a = { 0 };
-	struct node_id in[4] = { arg_tensor(c, "self"), arg_tensor(c, "mat2"), scale(c, "scale_a"), scale(c, "scale_b") };
+	struct node_id in[4] = { arg_tensor(c, "self") };
+	in[1] = arg_tensor(c, "mat2");
+	in[2] = scale(c, "scale_a");
+	in[3] = scale(c, "scale_b");
 	enum dtype t = arg_dtype(c, "out_dtype", DT_BF16);
 	attrs_string(&a, ATTR_EQ, "mk,kn->mn");
 	attrs_int(&a, ATTR_DTYPE, t);

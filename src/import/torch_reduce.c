@@ -214,7 +214,8 @@ void aten_safe_softmax(struct call *c)
 	x = emit_cast(c, x, arg_dtype(c, "dtype", dtype_of(c, x)));
 	struct node_id none = emit2(c, OP_EQ, x, emit_scalar(c, -INFINITY, dtype_of(c, x)));
 	none = emit_reduce(c, OP_ALL, none, (int64_t[]){ dim }, 1, true);
-	give(c, emit3(c, OP_WHERE, none, emit_scalar(c, 0, dtype_of(c, x)), emit_along(c, OP_SOFTMAX, x, dim)));
+	struct node_id zero = emit_scalar(c, 0, dtype_of(c, x)), n = emit_along(c, OP_SOFTMAX, x, dim);
+	give(c, emit3(c, OP_WHERE, none, zero, n));
 }
 
 void aten_cumsum(struct call *c)

@@ -95,6 +95,40 @@ void aten_expand_as(struct call *c)
 	give(c, emit_broadcast(c, x, t->rank, t->dim));
 }
 
+/* Every tensor seen in the shape that all of them broadcast to. */
+void aten_broadcast_tensors(struct call *c)
+{
+	struct node_id *in;
+	int64_t shape[MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+	int count = arg_tensors(c, "tensors", &in), rank = 0;
+	for (int i = 0; i < count; i++)
+		rank = rank_of(c, in[i]) > rank ? rank_of(c, in[i]) : rank;
+	for (int i = 0; i < count; i++)
+		for (int k = 0, shift = rank - rank_of(c, in[i]); k < rank_of(c, in[i]); k++)
+			shape[shift + k] = shape[shift + k] == 1 ? size_of(c, in[i], k) : shape[shift + k];
+	for (int i = 0; i < count; i++)
+		give(c, emit_broadcast(c, in[i], rank, shape));
+}
+
+/* Tensors of rank 1 along one dim each, repeated along the others. */
+void aten_meshgrid(struct call *c)
+{
+	struct node_id *in;
+	int64_t shape[MAX_RANK], one[MAX_RANK];
+	int count = arg_tensors(c, "tensors", &in);
+	bool xy = strcmp(arg_string(c, "indexing", "ij"), "xy") == 0 && count > 1;
+	if (count > MAX_RANK)
+		call_lacks(c, "%s of more than %d tensors", c->text, MAX_RANK);
+	for (int i = 0; i < count && !failed(c); i++)
+		shape[xy && i < 2 ? 1 - i : i] = type_count(type_of(c, in[i]));
+	for (int i = 0; i < count && !failed(c); i++) {
+		int at = xy && i < 2 ? 1 - i : i;
+		for (int k = 0; k < count; k++)
+			one[k] = k == at ? shape[k] : 1;
+		give(c, emit_broadcast(c, emit_reshape(c, in[i], count, one), count, shape));
+	}
+}
+
 void aten_unsqueeze(struct call *c)
 {
 	struct node_id x = self(c);
@@ -203,9 +237,9 @@ void aten_select(struct call *c)
 	struct node_id x = self(c);
 	int dim = arg_dim(c, "dim", 0, rank_of(c, x));
 	int64_t size = size_of(c, x, dim), index = arg_int_required(c, "index");
-	index = index < 0 ? index + size : index;
-	if (index < 0 || index >= size || rank_of(c, x) == 0)
+	if (index < -size || index >= size || rank_of(c, x) == 0)
 		call_fail(c, FS_INVALID, "index %lld of a dim of size %lld", (long long)index, (long long)size);
+	index = failed(c) ? 0 : index < 0 ? index + size : index;
 	give(c, emit_squeeze(c, emit_slice(c, x, dim, index, index + 1, 1), dim));
 }
 
