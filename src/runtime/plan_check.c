@@ -31,27 +31,30 @@ static bool is_fp8_product(const struct graph *g, struct node_id n)
 	return op == OP_POST_SCALE || (op == OP_SCALED_MATMUL && graph_node(g, n)->count == 4);
 }
 
-static bool is_text(const char *a, const char *b)
+/* The product whose accumulator a post_scale scales: it carries the name of the source's matmul. */
+static struct node_id product_behind(const struct graph *g, struct node_id n)
 {
-	return a != NULL && b != NULL && strcmp(a, b) == 0;
+	struct node_id x = n;
+	while (graph_op(g, x) != OP_SCALED_MATMUL && graph_node(g, x)->count > 0)
+		x = graph_operand(g, x, 0);
+	return graph_op(g, x) == OP_SCALED_MATMUL ? x : n;
 }
 
-/* By the value, else by the source's name: the report may mean the accumulator of a post_scale. */
-static const char *recipe_of(const struct plan *p, struct node_id n)
+static const char *recipe_of(const struct plan *p, struct node_id n, struct node_id product)
 {
-	const struct prov *prov = graph_prov(p->graph, n);
 	for (uint32_t i = 0; i < p->matmuls.count; i++)
-		if (node_same(p->matmuls.items[i].value, n) || is_text(p->matmuls.items[i].node, prov->node))
+		if (node_same(p->matmuls.items[i].value, n) || node_same(p->matmuls.items[i].value, product))
 			return p->matmuls.items[i].recipe;
 	return is_fp8_product(p->graph, n) ? "fp8" : "none";
 }
 
 static struct check_row row_of(const struct plan *p, struct node_id n)
 {
-	const struct prov *prov = graph_prov(p->graph, n);
+	struct node_id product = graph_op(p->graph, n) == OP_POST_SCALE ? product_behind(p->graph, n) : n;
+	const struct prov *prov = graph_prov(p->graph, product);
 	return (struct check_row){
 		.value = n, .name = prov->node != NULL ? prov->node : op_text(graph_op(p->graph, n)),
-		.module = prov->module != NULL ? prov->module : "", .recipe = recipe_of(p, n),
+		.module = prov->module != NULL ? prov->module : "", .recipe = recipe_of(p, n, product),
 		.a = NAN, .a_unsharded = NAN, .b = NAN, .b_rows = NAN, .c = NAN,
 	};
 }
