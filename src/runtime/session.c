@@ -44,7 +44,12 @@ static enum fs_status make_world(struct session *s, struct diag *d)
 	s->ends = calloc((size_t)s->ranks, sizeof(*s->ends));
 	if (s->ends == NULL)
 		return diag_set(d, FS_NOMEM, "out of memory");
-	return comm_world_threads_create(s->ranks, s->ends, d);
+	enum fs_status status = comm_world_threads_create(s->ranks, s->ends, d);
+	if (status != FS_OK) { /* there are no ends to destroy */
+		free(s->ends);
+		s->ends = NULL;
+	}
+	return status;
 }
 
 enum fs_status session_create(struct session *s, const struct plan *p, const struct session_options *o, struct diag *d)
