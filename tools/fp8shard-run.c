@@ -345,12 +345,12 @@ static enum fs_status print_outputs(const struct job *j, struct diag *d)
 static enum fs_status print_run(const struct job *j, struct diag *d)
 {
 	struct times t = times_of(j);
-	char sent[32];
+	char sent[32], memory[32];
 	for (int i = 0; j->options->verbose && i < j->options->repeat; i++)
 		printf("step %d: %.3f ms\n", i, 1e3 * j->seconds[i]);
-	printf("%d step%s: min %.3f ms, median %.3f ms; %s sent per rank and step\n", j->options->repeat,
-	       j->options->repeat == 1 ? "" : "s", 1e3 * t.least, 1e3 * t.median,
-	       bytes_text((int64_t)bytes_sent(j), sent));
+	printf("%d step%s: min %.3f ms, median %.3f ms; a rank sent %s in a step, and held %s with inputs and workspace\n",
+	       j->options->repeat, j->options->repeat == 1 ? "" : "s", 1e3 * t.least, 1e3 * t.median,
+	       bytes_text((int64_t)bytes_sent(j), sent), bytes_text(memory_used(j), memory));
 	if (j->options->output == NULL)
 		return print_outputs(j, d);
 	printf("%u output%s in %s\n", j->outputs.count, j->outputs.count == 1 ? "" : "s", j->options->output);

@@ -286,9 +286,24 @@ static enum fs_status update_buffers(struct exec *e, struct diag *d)
 	return FS_OK;
 }
 
+static uint64_t all_bytes_sent(const struct exec *e)
+{
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < e->comms.count; i++)
+		total += e->comms.items[i].comm->bytes_sent;
+	return total;
+}
+
+uint64_t exec_bytes_sent(const struct exec *e)
+{
+	return all_bytes_sent(e) - e->setup_bytes_sent;
+}
+
 enum fs_status exec_setup(struct exec *e, struct diag *d)
 {
-	return run_work(e, 0, e->setup_count, d);
+	TRY(run_work(e, 0, e->setup_count, d));
+	e->setup_bytes_sent = all_bytes_sent(e);
+	return FS_OK;
 }
 
 enum fs_status exec_step(struct exec *e, struct diag *d)
@@ -297,14 +312,6 @@ enum fs_status exec_step(struct exec *e, struct diag *d)
 	TRY(run_work(e, e->setup_count, e->work.count, d));
 	e->stepped = true;
 	return e->ops->finish(e->backend, d);
-}
-
-uint64_t exec_bytes_sent(const struct exec *e)
-{
-	uint64_t total = 0;
-	for (uint32_t i = 0; i < e->comms.count; i++)
-		total += e->comms.items[i].comm->bytes_sent;
-	return total;
 }
 
 /* --- one rank --- */

@@ -65,6 +65,6 @@ enum fs_status exec_setup(struct exec *e, struct diag *d);
 /* Outputs (and with them what they say of buffers) are there until the next step begins. */
 enum fs_status exec_step(struct exec *e, struct diag *d);
 
-uint64_t exec_bytes_sent(const struct exec *e); /* by this rank since it was created */
+uint64_t exec_bytes_sent(const struct exec *e); /* by this rank, in all steps */
 
 #endif

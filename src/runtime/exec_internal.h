@@ -53,6 +53,7 @@ struct exec {
 	VEC(void *) extras;       /* the backend's: memory of what the plan does not know of */
 	VEC(struct exec_comm) comms;
 	VEC(struct buffer_update) updates;
+	uint64_t setup_bytes_sent;
 	bool stepped;           /* the last step's updates of buffers are still to be made */
 };
 

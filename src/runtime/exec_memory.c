@@ -218,8 +218,8 @@ static enum fs_status place_own(struct exec *e, struct diag *d)
 	for (uint32_t i = 1; i < e->nodes; i++) {
 		struct node_id n = { i };
 		offset[i] = total;
-		if (wants_own(e, n))
-			total += local_bytes(e, n);
+		if (wants_own(e, n) && !add_size(total, local_bytes(e, n), &total))
+			total = INT64_MAX;
 	}
 	enum fs_status status = exec_alloc(e, REGION_OWN, total, d);
 	for (uint32_t i = 1; i < e->nodes && status == FS_OK; i++)
