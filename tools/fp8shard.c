@@ -82,8 +82,9 @@ static void say_solver(const struct cli *c)
 {
 	const struct solve_stats *s = &c->compile.solved;
 	if (c->timing && s->sweeps > 0)
-		fprintf(stderr, "%-16s cost %llu ps, %llu cells, widest table %llu, %d sweeps\n", "solver",
-			(unsigned long long)s->cost, (unsigned long long)s->cells, (unsigned long long)s->widest, s->sweeps);
+		fprintf(stderr, "%-16s cost %llu ps, %llu cells, widest table %llu, %d sweeps, %u blocks\n", "solver",
+			(unsigned long long)s->cost, (unsigned long long)s->cells, (unsigned long long)s->widest, s->sweeps,
+			s->blocks > 1 ? s->blocks : 1);
 }
 
 /* The recipe asked for as a whole, for the plan's head. */

@@ -61,6 +61,7 @@ struct elim_result {
 	uint64_t cells;  /* of all eliminations together */
 	uint64_t widest; /* of the largest one; ELIM_TOO_WIDE: of the one refused (at least) */
 	uint32_t width;  /* and its variables */
+	uint32_t blocks; /* eliminate_blocks: how many it took */
 	uint32_t where;  /* not ELIM_OK: the variable at which it ended */
 };
 
@@ -77,5 +78,11 @@ enum elim_status eliminate(const struct factor_graph *fg, uint64_t max_cells, ui
  */
 enum elim_status eliminate_given(const struct factor_graph *fg, const bool *free,
 				 uint64_t max_cells, uint32_t *pick, struct elim_result *result);
+/*
+ * For graphs that are too wide: exact in blocks of neighbouring variables, each given the others,
+ * until no block can lower the cost.  Variables should be numbered along the graph.
+ */
+enum elim_status eliminate_blocks(const struct factor_graph *fg, uint64_t max_cells, uint32_t *pick,
+				  struct elim_result *result);
 
 #endif

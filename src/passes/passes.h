@@ -21,7 +21,7 @@ struct matmul_report {
 };
 
 /* What placement found, for --timing. */
-struct solve_stats { uint64_t cost, cells, widest; int sweeps; };
+struct solve_stats { uint64_t cost, cells, widest; int sweeps; uint32_t blocks; /* 0: one exact elimination an axis */ };
 
 struct compile {
 	request_list styles;    /* --plan: PATTERN=STYLE or PATTERN=PLACEMENT */

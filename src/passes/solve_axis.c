@@ -19,7 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_CELLS ((uint64_t)1 << 24)
+/* Wider eliminations are not worth their time: blocks (eliminate_blocks) come within a few percent. */
+#ifndef MAX_CELLS
+#define MAX_CELLS ((uint64_t)1 << 20)
+#endif
 #define MAX_PAIRS (LABEL_COUNT * LABEL_COUNT)
 
 /* Labels as a bit mask. */
@@ -565,13 +568,13 @@ static void build(struct work *w)
 		if (!w->s->reached[i] || w->fixed[i])
 			continue;
 		w->domain[i] = domain_of(w, n);
+		if (has_op(w, i)) /* before its value: whatever it takes, the value can follow (eliminate_blocks) */
+			w->op_var[i] = factor_graph_variable(&w->fg, (uint32_t)w->classes.items[w->op_class[i]].strategies.count);
 		w->value_var[i] = factor_graph_variable(&w->fg, (uint32_t)w->domains.items[w->domain[i]].count);
 		add_hold(w, n);
 		if (!has_op(w, i))
 			continue;
-		const struct op_class *c = &w->classes.items[w->op_class[i]];
-		w->op_var[i] = factor_graph_variable(&w->fg, (uint32_t)c->strategies.count);
-		factor_graph_add(&w->fg, 1, &w->op_var[i], c->price);
+		factor_graph_add(&w->fg, 1, &w->op_var[i], w->classes.items[w->op_class[i]].price);
 		for (int k = 0; k < graph_node(g, n)->count; k++)
 			add_operand(w, n, k);
 		add_result(w, n);
@@ -691,6 +694,8 @@ enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *chan
 	uint32_t *pick = arena_array(&w.arena, w.fg.labels.count + 1, sizeof(*pick));
 	struct elim_result r = { 0 };
 	enum elim_status e = eliminate(&w.fg, MAX_CELLS, pick, &r);
+	if (e == ELIM_TOO_WIDE)
+		e = eliminate_blocks(&w.fg, MAX_CELLS, pick, &r);
 	enum fs_status status = FS_OK;
 	if (e != ELIM_OK)
 		status = no_answer(&w, e, &r, d);
@@ -698,6 +703,7 @@ enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *chan
 		*changed = decode(&w, pick);
 	*cost = r.cost;
 	s->stats.cells += r.cells;
+	s->stats.blocks = r.blocks > s->stats.blocks ? r.blocks : s->stats.blocks;
 	s->stats.widest = r.widest > s->stats.widest ? r.widest : s->stats.widest;
 	work_release(&w);
 	return status;

@@ -228,6 +228,29 @@ START_TEST(too_wide_is_refused_and_blocks_go_on)
 }
 END_TEST
 
+/* Wide graphs: a feasible pick at its true cost, never below the minimum; most often it is the minimum. */
+START_TEST(blocks_come_near_the_minimum)
+{
+	uint32_t best = 0, solved = 0;
+	for (uint64_t number = 0; number < 2000; number++) {
+		struct model m = random_model(number);
+		struct elim_result exact, r;
+		uint32_t pick[MOST];
+		if (eliminate(&m.fg, ELIM_CELLS_MAX, pick, &exact) == ELIM_OK &&
+		    eliminate_blocks(&m.fg, 64, pick, &r) == ELIM_OK) {
+			ck_assert_uint_eq(r.cost, factor_graph_cost(&m.fg, pick));
+			ck_assert_uint_ge(r.cost, exact.cost);
+			ck_assert_uint_ge(r.blocks, 2);
+			solved++;
+			best += r.cost == exact.cost;
+		}
+		model_release(&m);
+	}
+	ck_assert_uint_ge(solved, 1000);
+	ck_assert_uint_ge(10 * best, 8 * solved);
+}
+END_TEST
+
 START_TEST(one_hub_of_many_tables)
 {
 	enum { SPOKES = 20000 };
@@ -287,6 +310,7 @@ int main(void)
 	tcase_add_test(t, ties_take_the_lowest_label);
 	tcase_add_test(t, pruned_labels_take_no_cells);
 	tcase_add_test(t, too_wide_is_refused_and_blocks_go_on);
+	tcase_add_test(t, blocks_come_near_the_minimum);
 	tcase_add_test(t, one_hub_of_many_tables);
 	tcase_add_test(t, sums_saturate);
 	tcase_add_test(t, empty_graph_costs_nothing);
