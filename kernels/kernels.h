@@ -208,7 +208,8 @@ void cpu_post_scale(const struct view *acc, const struct view *low, const struct
  * groups (n = 1: one scale for all of K), each scaled before it is added.  NULL data: unit scales.
  * Leading dims as for cpu_gemm.
  *
- * exact: codes are summed in f64 without rounding (K <= 2^17), acc * sa * sb is in f64 too.
+ * exact: codes are summed in f64 without rounding (K <= 2^17), acc * sa * sb is in f64 too; so are
+ * e4m3 products of fewer than 2^24 terms in all.
  * With an e5m2 operand, products of its codes of magnitude >= 1 and < 1 are summed apart and added
  * once: `low` (data NULL if not wanted; f64, with unit scales) takes the second sum instead, c the first.
  */
