@@ -2,6 +2,7 @@
 #
 #   all            the programs                 bench   what is fast and what is not, as ratios
 #   demo           a small model, end to end    soak    long fuzzing
+#   suite          bytes sent against the best known placements
 #   check          every test                   style   files, functions, layers
 #   check-fast     those that take seconds      update-golden   rewrites tests/**/*.out, *.err and docs/passes.md
 #
@@ -35,13 +36,14 @@ UNIT     = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/unit/check_*.c))
 FUZZ     = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 BENCH    = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 MODELS   = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/models/*.c))
+SUITE    = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/suite/*.c))
 EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
-PROGRAMS = $(TOOLS) $(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(EXAMPLES)
+PROGRAMS = $(TOOLS) $(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(SUITE) $(EXAMPLES)
 
 # Targets that install things start a second make, on all cores unless -j says otherwise.
 AGAIN    = $(MAKE) --no-print-directory $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc))
 
-.PHONY: all programs unit check check-fast demo bench soak style update-golden deps clean FORCE
+.PHONY: all programs unit check check-fast demo bench soak suite style update-golden deps clean FORCE
 all: $(TOOLS)
 programs: $(PROGRAMS)
 
@@ -64,7 +66,7 @@ $(LIB) $(CLI):
 $(TOOLS): $(BUILD)/%: $(BUILD)/tools/%.o $(CLI) $(LIB)
 	$(LINK) $^ $(LDLIBS) -o $@
 
-$(UNIT) $(FUZZ) $(BENCH) $(MODELS): $(BUILD)/%: $(BUILD)/tests/%.o $(LIB)
+$(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(SUITE): $(BUILD)/%: $(BUILD)/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(LINK) $^ $(if $(filter $(UNIT),$@),-lcheck -lsubunit -lrt) $(LDLIBS) -o $@
 
@@ -95,6 +97,9 @@ bench: deps
 soak: deps
 	@$(AGAIN) $(FUZZ)
 	@FUZZ=1000000 tests/check.sh $(BUILD) fuzz
+
+suite: $(TOOLS) $(SUITE)
+	@BUILD=$(BUILD) tests/suite/run.sh
 
 style:
 	@tests/style.sh
