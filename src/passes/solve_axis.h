@@ -1,0 +1,63 @@
+/* Inside the solver of one axis: what solve_class.c makes and solve_axis.c puts together. */
+#ifndef FS_SOLVE_AXIS_H
+#define FS_SOLVE_AXIS_H
+
+#include "eliminate.h"
+#include "solve.h"
+
+/* Labels as a bit mask. */
+typedef uint16_t label_set;
+#define PARTIALS ((label_set)(1u << LABEL_SUM | 1u << LABEL_MAX | 1u << LABEL_MIN))
+
+struct domain {
+	label_set produced, wanted;
+	int count;
+	label (*pair)[2];
+};
+
+/* Ops that cannot be told apart on this axis. */
+struct op_class {
+	struct strategies strategies;
+	uint64_t *price;            /* of each strategy */
+	label_set made;             /* labels of the result */
+	label_set *wants;           /* of each operand */
+};
+
+/* Values whose resharding costs the same. */
+struct value_class {
+	int64_t shape[MAX_RANK];
+	int rank, item;
+	uint64_t price[LABEL_COUNT][LABEL_COUNT];
+};
+
+struct work {
+	struct solver *s;
+	int axis;
+	int32_t ranks;
+	struct arena arena;
+	struct factor_graph fg;
+	uint16_t *uses;             /* by node, outputs counted */
+	bool *fixed;                /* by node: R, no variable */
+	label_set *wanted;          /* by node */
+	uint32_t *op_class;         /* by node */
+	uint32_t *value_class;      /* by node */
+	uint32_t *domain;           /* by node */
+	uint32_t *value_var, *op_var; /* by node */
+	VEC(struct op_class) classes;
+	VEC(struct value_class) value_classes;
+	VEC(struct domain) domains;
+	struct hash_table class_table, value_table, table_table;
+	VEC(const uint64_t *) keys;   /* of class_table, value_table: length first */
+	VEC(struct { uint64_t key[4]; const uint64_t *cost; }) tables;
+};
+
+static inline bool is_shard(label l)
+{
+	return l >= LABEL_S(0);
+}
+
+/* Classes, made once; the value's labels and those of the op's operands on the other axes are given. */
+uint32_t value_class_of(struct work *w, struct node_id n);
+uint32_t op_class_of(struct work *w, struct node_id n);
+
+#endif
