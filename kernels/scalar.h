@@ -25,6 +25,9 @@ static inline float f32_from_bits(uint32_t u)
 	return f;
 }
 
+/* exp, erf and tanh: scalar_expf(), scalar_exp() and so on. */
+#include "scalar_math.h"
+
 /* f64 to f32 so that a second rounding, to a narrower type, rounds as if there was only that one. */
 static inline float f64_to_f32_odd(double d)
 {

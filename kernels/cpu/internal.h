@@ -4,14 +4,26 @@
 
 #include "kernels.h"
 
-/* Loops over runs of known type are worth vectorizing; gcc does not at -O2. No effect on bits. */
+/*
+ * Loops over runs of known type are worth vectorizing; gcc does not at -O2, nor where a choice between
+ * two floats might trap.  No effect on bits.
+ */
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic")
+#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic", "no-trapping-math")
 #endif
 
 #if defined(__x86_64__)
 #define HAVE_AVX2() __builtin_cpu_supports("avx2") /* f16c is older: what has avx2 has it */
 #define TARGET_AVX2 __attribute__((target("avx2,f16c")))
+#endif
+
+/* A loop that compilers vectorize is written once and made twice: as it is, and for wider vectors. */
+#ifdef HAVE_AVX2
+#define HAVE_WIDE() HAVE_AVX2()
+#define TARGET_WIDE TARGET_AVX2
+#else
+#define HAVE_WIDE() false
+#define TARGET_WIDE
 #endif
 
 /* --- walk.c --- */
@@ -97,7 +109,11 @@ double sum_total_f64(const struct sum_f64 *s);
 /* All at once. exact: in f64. mean_row: the sum of x, or of x * x, divided by `count`. */
 float sum_row(const float *x, int64_t n, bool exact);
 float mean_row(const float *x, int64_t n, int64_t count, bool square, bool exact);
+
+/* --- row.c --- */
+
 float max_row(const float *x, int64_t n); /* NaN is passed over; -inf where there is nothing */
+void exp_row(float *x, float less, int64_t n); /* x = exp(x - less) */
 
 /* --- blas.c --- */
 

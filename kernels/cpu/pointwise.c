@@ -8,9 +8,10 @@
 
 enum { FLOATS = 1, INTS = 2, BOTH = 3, SAME = 0, BOOL = 1 };
 
-/* One dense loop per op and compute type. `maybe unused`: not every op has three operands. */
-#define LOOP(name, suffix, type, expression)                                                              \
-	static void name##_##suffix(const type *pa, const type *pb, const type *pc, type *y, int64_t n)   \
+/* One dense loop per op and compute type, two for f32. (void): not every op has three operands. */
+#define LOOP(name, suffix, type, expression, target)                                                      \
+	target static void name##_##suffix(const type *pa, const type *pb, const type *pc,                \
+					   type *restrict y, int64_t n)                                   \
 	{                                                                                                 \
 		for (int64_t i = 0; i < n; i++) {                                                         \
 			const type a = pa[i], b = pb[i], c = pc[i];                                       \
@@ -21,7 +22,10 @@ enum { FLOATS = 1, INTS = 2, BOTH = 3, SAME = 0, BOOL = 1 };
 
 #define T float
 #define F(function) function##f
-#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, f32, float, float_expr)
+#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, f32, float, float_expr, )
+#include "pointwise.def"
+#undef POINTWISE
+#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, wide, float, float_expr, TARGET_WIDE)
 #include "pointwise.def"
 #undef POINTWISE
 #undef T
@@ -29,13 +33,13 @@ enum { FLOATS = 1, INTS = 2, BOTH = 3, SAME = 0, BOOL = 1 };
 
 #define T double
 #define F(function) function
-#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, f64, double, float_expr)
+#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, f64, double, float_expr, )
 #include "pointwise.def"
 #undef POINTWISE
 #undef T
 #undef F
 
-#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, i64, int64_t, int_expr)
+#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, i64, int64_t, int_expr, )
 #include "pointwise.def"
 #undef POINTWISE
 
@@ -43,11 +47,12 @@ static const struct row {
 	const char *text;
 	int arity, types, result;
 	void (*f32)(const float *, const float *, const float *, float *, int64_t);
+	void (*wide)(const float *, const float *, const float *, float *, int64_t);
 	void (*f64)(const double *, const double *, const double *, double *, int64_t);
 	void (*i64)(const int64_t *, const int64_t *, const int64_t *, int64_t *, int64_t);
 } rows[PW_COUNT] = {
 #define POINTWISE(name, text, arity, types, result, float_expr, int_expr) \
-	[PW_##name] = { text, arity, types, result, name##_f32, name##_f64, name##_i64 },
+	[PW_##name] = { text, arity, types, result, name##_f32, name##_wide, name##_f64, name##_i64 },
 #include "pointwise.def"
 #undef POINTWISE
 };
@@ -90,8 +95,11 @@ static enum compute compute_in(enum pointwise_op op, const struct view *in, enum
 	return compute_of(out) == IN_F32 || !(rows[op].types & INTS) ? IN_F32 : IN_I64;
 }
 
-/* A run of each operand as a dense array of type T; row operands that are one already stay in place. */
-#define RUNNER(suffix, T, home)                                                                        \
+/*
+ * A run of each operand as a dense array of type T; operands that are one already stay in place.  A
+ * result over its own operand goes through the buffer, because the loops are for arrays apart.
+ */
+#define RUNNER(suffix, T, home, loop)                                                                  \
 	static void run_##suffix(const struct row *r, const struct walk *w, const enum dtype *t,       \
 				 int64_t first, int64_t n)                                             \
 	{                                                                                              \
@@ -99,23 +107,24 @@ static enum compute compute_in(enum pointwise_op op, const struct view *in, enum
 		const T *in[3] = { buffer[1], buffer[1], buffer[1] };                                  \
 		int64_t skip = first * w->step[0] * dtype_size(t[0]);                                  \
 		bool direct = t[0] == home && (w->step[0] == 1 || n == 1);                             \
-		T *y = direct ? (T *)(void *)(w->at[0] + skip) : buffer[0];                            \
 		for (int i = 0; i < r->arity; i++) {                                                   \
 			const char *at = w->at[i + 1] + first * w->step[i + 1] * dtype_size(t[i + 1]); \
 			bool dense = t[i + 1] == home && (w->step[i + 1] == 1 || n == 1);              \
 			in[i] = dense ? (const T *)(const void *)at : buffer[i + 1];                   \
+			direct &= at != w->at[0] + skip;                                               \
 			if (!dense)                                                                    \
 				load_##suffix(t[i + 1], at, w->step[i + 1], buffer[i + 1], n);         \
 		}                                                                                      \
+		T *y = direct ? (T *)(void *)(w->at[0] + skip) : buffer[0];                            \
 		for (int i = r->arity; i < 3; i++)                                                     \
 			in[i] = in[0];                                                                 \
-		r->suffix(in[0], in[1], in[2], y, n);                                                  \
+		(loop)(in[0], in[1], in[2], y, n);                                                     \
 		if (!direct)                                                                           \
 			store_##suffix(t[0], w->at[0] + skip, w->step[0], buffer[0], n);               \
 	}
-RUNNER(f32, float, DT_F32)
-RUNNER(f64, double, DT_F64)
-RUNNER(i64, int64_t, DT_I64)
+RUNNER(f32, float, DT_F32, HAVE_WIDE() ? r->wide : r->f32)
+RUNNER(f64, double, DT_F64, r->f64)
+RUNNER(i64, int64_t, DT_I64, r->i64)
 
 void cpu_pointwise(enum pointwise_op op, int arity, const struct view *in, const struct view *out)
 {

@@ -77,8 +77,7 @@ static void add_mask(float *scores, const struct view *mask, int64_t row)
 static void probabilities(float *x, int64_t n, bool exact)
 {
 	float most = max_row(x, n);
-	for (int64_t j = 0; j < n; j++)
-		x[j] = x[j] == -INFINITY ? 0 : expf(x[j] - most);
+	exp_row(x, most == -INFINITY ? 0 : most, n);
 	float sum = sum_row(x, n, exact);
 	if (sum == 0) /* all were -inf */
 		sum = 1;

@@ -12,10 +12,9 @@ int64_t cpu_softmax_workspace(const struct view *x, int dim)
 static void softmax_line(float *x, float *e, int64_t n, bool log, bool exact)
 {
 	float most = max_row(x, n);
-	for (int64_t i = 0; i < n; i++) {
-		x[i] -= most;
-		e[i] = expf(x[i]);
-	}
+	for (int64_t i = 0; i < n; i++)
+		e[i] = x[i] -= most;
+	exp_row(e, 0, n);
 	float sum = sum_row(e, n, exact), log_sum = logf(sum);
 	for (int64_t i = 0; i < n && log; i++)
 		x[i] -= log_sum;

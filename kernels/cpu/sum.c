@@ -1,8 +1,6 @@
 /* Sums whose order depends on the number of elements alone; see internal.h. */
 #include "internal.h"
 
-#include <math.h>
-
 #define LANES 16
 
 #define SUMS(suffix, T)                                                             \
@@ -82,20 +80,4 @@ float mean_row(const float *x, int64_t n, int64_t count, bool square, bool exact
 	if (exact)
 		return (float)(sum_f64(x, n, square) / (double)count);
 	return sum_f32(x, n, square) / (float)count;
-}
-
-float max_row(const float *x, int64_t n)
-{
-	float lane[LANES];
-	int64_t i = 0;
-	for (int j = 0; j < LANES; j++)
-		lane[j] = -INFINITY;
-	for (; i + LANES <= n; i += LANES)
-		for (int j = 0; j < LANES; j++)
-			lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-	for (int j = 0; i + j < n; j++)
-		lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-	for (int j = 1; j < LANES; j++)
-		lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
-	return lane[0];
 }
