@@ -16,6 +16,7 @@ static const struct machine machines[] = {
 };
 
 #define SLICE_SECONDS 1e-7
+#define FP8_RATE 2 /* of products in fp8, times those in bf16 */
 
 enum fs_status machine_find(const char *name, const struct machine **out, struct diag *d)
 {
@@ -130,8 +131,8 @@ uint64_t op_price(const struct machine *m, const struct graph *g, struct node_id
 		bytes += (double)count(shape[k], in->rank) * dtype_size((enum dtype)in->dtype);
 	}
 	double seconds = bytes / m->memory, compute = 0;
-	if (op == OP_MATMUL)
-		compute = matmul_flops(g, n, shape) / m->flops;
+	if (op == OP_MATMUL || op == OP_SCALED_MATMUL)
+		compute = matmul_flops(g, n, shape) / (op == OP_MATMUL ? m->flops : FP8_RATE * m->flops);
 	else if (op == OP_SDPA)
 		compute = sdpa_flops(g, n, shape) / m->flops;
 	return picoseconds(compute > seconds ? compute : seconds);

@@ -24,5 +24,7 @@ uint64_t move_price(const struct machine *m, const int64_t *shape, int rank, int
 		    int32_t ranks);
 /* Time of op n with these local shapes (operands, then the result). */
 uint64_t op_price(const struct machine *m, const struct graph *g, struct node_id n, const int64_t (*shape)[MAX_RANK]);
+/* Time of all that a local program (stage local or fp8) does: op_price() on local shapes, and collectives. */
+uint64_t graph_price(const struct machine *m, const struct graph *g);
 
 #endif

@@ -15,6 +15,8 @@ struct search {
 	const struct machine *machine;
 	const struct mesh *mesh;
 	const struct type *type;
+	const struct wire *wire;
+	const struct placement *goal;
 	VEC(struct state) states;
 };
 
@@ -51,15 +53,39 @@ static int32_t ranks_of(const struct search *s, uint32_t axes)
 	return n;
 }
 
+/*
+ * May the cast pass a move from here? It passes only moves that end at it: so nothing may still have to be
+ * reduced, sliced, or moved along what a row scale spans.
+ */
+static bool cast_may_pass(const struct search *s, const struct placement *here)
+{
+	if (s->wire->recipe == NULL || placement_has_partial(here))
+		return false;
+	for (int i = 0; i < s->goal->count; i++)
+		if (placement_find(here, s->goal->at[i].axis) < 0)
+			return false;
+	for (int dim = 0; dim < s->type->rank; dim++)
+		if ((s->wire->spanned >> dim & 1) && placement_axes_of(here, dim) != placement_axes_of(s->goal, dim))
+			return false;
+	return true;
+}
+
+static uint64_t price_of(const struct search *s, const struct placement *here, const struct move *m, label from, label to)
+{
+	int64_t shape[MAX_RANK];
+	int rank = s->type->rank, item = dtype_size((enum dtype)s->type->dtype);
+	shape_without(s, here, m->axes, shape);
+	if (cast_may_pass(s, here))
+		return wire_price(s->machine, s->wire, shape, rank, item, from, to, ranks_of(s, m->axes));
+	return move_price(s->machine, shape, rank, item, from, to, ranks_of(s, m->axes));
+}
+
 /* Relaxes the edge from state `i` by `move`, priced as a change of label. */
 static void relax(struct search *s, int i, struct move move, label from, label to)
 {
 	struct state here = s->states.items[i];
-	int64_t shape[MAX_RANK];
 	placement_canonical(&move.after);
-	shape_without(s, &here.at, move.axes, shape);
-	uint64_t price = here.price + move_price(s->machine, shape, s->type->rank, dtype_size((enum dtype)s->type->dtype),
-						 from, to, ranks_of(s, move.axes));
+	uint64_t price = here.price + price_of(s, &here.at, &move, from, to);
 	int to_state = find_state(s, &move.after); /* may move the array */
 	struct state *there = &s->states.items[to_state];
 	if (price < there->price) {
@@ -191,11 +217,11 @@ static bool read_path(const struct search *s, int end, struct reshard_path *out)
 	return true;
 }
 
-bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t,
+bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t, const struct wire *wire,
 		  const struct placement *from, const struct placement *to, struct reshard_path *out)
 {
-	struct search s = { .machine = m, .mesh = mesh, .type = t };
 	struct placement start = *from, goal = *to;
+	struct search s = { .machine = m, .mesh = mesh, .type = t, .wire = wire, .goal = &goal };
 	placement_canonical(&start);
 	placement_canonical(&goal);
 	int first = find_state(&s, &start);

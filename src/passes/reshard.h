@@ -2,7 +2,7 @@
 #ifndef FS_RESHARD_H
 #define FS_RESHARD_H
 
-#include "machine.h"
+#include "wire.h"
 
 /* One collective, or a slice by rank. */
 struct move {
@@ -20,9 +20,9 @@ struct reshard_path { int count; struct move move[MAX_MOVES]; uint64_t price; };
 /*
  * Shortest path (Dijkstra) over the placements of a value of type `t` (t->place is not read).  Moves
  * act on the innermost axes of a dim; reductions and gathers may take several axes at once.  False:
- * there is none (to P, or from one P to another).
+ * there is none (to P, or from one P to another).  `wire`: how all users of the goal cast it.
  */
-bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t,
+bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t, const struct wire *wire,
 		  const struct placement *from, const struct placement *to, struct reshard_path *out);
 
 #endif

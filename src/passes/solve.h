@@ -2,8 +2,7 @@
 #ifndef FS_SOLVE_H
 #define FS_SOLVE_H
 
-#include "machine.h"
-#include "passes.h"
+#include "wire.h"
 
 /*
  * Labels of one mesh axis.  A value is produced under one label and, where it has several users, may
@@ -22,6 +21,7 @@ struct solver {
 	const struct machine *machine;
 	const bool *reached;
 	bool exact;
+	struct wires wires; /* empty: every move is of the value itself */
 	struct axis_labels axis[MAX_AXES];
 	struct arena arena;
 	struct solve_stats stats;

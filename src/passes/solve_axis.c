@@ -6,7 +6,8 @@
  *   variable of an op: its strategy.  So every table has two variables at the most:
  *       value:          the price of p -> q
  *       op:             the time of the strategy
- *       operand x op:   the price from p or q, whichever is less, to what the strategy wants
+ *       operand x op:   the price from p or q, whichever is less, to what the strategy wants; where codes
+ *                       move (wire.h), q is a copy for the matmuls that cast the value alike
  *       result x op:    0 where the strategy makes p, else infinite
  *
  * Values that hang on no parameter, no float input and nothing sharded on this axis (masks, rotary
@@ -159,9 +160,12 @@ static uint64_t *table_of(struct work *w, const uint64_t key[4], size_t cells, b
 	return (uint64_t *)(uintptr_t)w->tables.items[i].cost;
 }
 
-static uint64_t price_between(const struct value_class *c, const label *pair, label want)
+/* From where it is cheaper. What is held of a value that is cast are codes, for those who cast it. */
+static uint64_t price_between(const struct value_class *c, const label *pair, label want, bool casts)
 {
-	uint64_t p = c->price[pair[0]][want], q = c->price[pair[1]][want];
+	if (c->cast && !casts)
+		return c->price[pair[0]][want];
+	uint64_t p = c->wire[pair[0]][want], q = c->wire[pair[1]][want];
 	return p < q ? p : q;
 }
 
@@ -175,7 +179,7 @@ static void add_hold(struct work *w, struct node_id n)
 	uint64_t *cost = table_of(w, key, (size_t)d->count, &fresh);
 	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
 	for (int i = 0; fresh && i < d->count; i++)
-		cost[i] = c->price[d->pair[i][0]][d->pair[i][1]];
+		cost[i] = c->wire[d->pair[i][0]][d->pair[i][1]];
 	factor_graph_add(&w->fg, 1, &w->value_var[n.i], cost);
 }
 
@@ -192,6 +196,7 @@ static void add_operand(struct work *w, struct node_id n, int k)
 	int strategies = c->strategies.count, stride = c->strategies.stride;
 	if (w->fixed[x.i])
 		return; /* R: a slice is nearly free */
+	bool casts = w->s->wires.casts != NULL && w->s->wires.casts[graph_node(w->s->g, n)->first + (uint32_t)k];
 	bool hard = graph_op(w->s->g, x) == OP_PARAM && (graph_int(w->s->g, x, ATTR_HARD, 0) >> w->axis & 1), fresh;
 	const struct domain *d = &w->domains.items[w->domain[x.i]];
 	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)k << 16, w->domain[x.i], w->value_class[x.i],
@@ -202,7 +207,7 @@ static void add_operand(struct work *w, struct node_id n, int k)
 		for (int s = 0; s < strategies; s++) {
 			label want = c->strategies.at[s * stride + k];
 			cost[i * strategies + s] = hard ? hard_price(d->pair[i][0], want)
-							: price_between(v, d->pair[i], want);
+							: price_between(v, d->pair[i], want, casts);
 		}
 	uint32_t scope[2] = { w->value_var[x.i], w->op_var[n.i] };
 	factor_graph_add(&w->fg, 2, scope, cost);
@@ -228,7 +233,7 @@ static uint64_t output_price(const struct work *w, struct node_id n, const label
 {
 	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
 	label_set allowed = output_labels(w, n);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < (c->cast ? 1 : 2); i++)
 		if (!(PARTIALS >> pair[i] & 1)) {
 			*best = pair[i];
 			return 0;
@@ -236,8 +241,8 @@ static uint64_t output_price(const struct work *w, struct node_id n, const label
 	uint64_t least = PRICE_INF;
 	*best = LABEL_R;
 	for (int l = 0; l < LABEL_S(c->rank); l++)
-		if ((allowed >> l & 1) && price_between(c, pair, (label)l) < least) {
-			least = price_between(c, pair, (label)l);
+		if ((allowed >> l & 1) && price_between(c, pair, (label)l, false) < least) {
+			least = price_between(c, pair, (label)l, false);
 			*best = (label)l;
 		}
 	return least;

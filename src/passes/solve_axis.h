@@ -27,7 +27,9 @@ struct op_class {
 struct value_class {
 	int64_t shape[MAX_RANK];
 	int rank, item;
+	bool cast;                  /* some users cast it */
 	uint64_t price[LABEL_COUNT][LABEL_COUNT];
+	uint64_t wire[LABEL_COUNT][LABEL_COUNT]; /* the same for those: of codes where they may move */
 };
 
 struct work {

@@ -56,33 +56,40 @@ _Static_assert(MAX_AXES * sizeof(label) == sizeof(uint64_t), "labels of all axes
 
 /* --- classes of values --- */
 
-static uint32_t make_value_class(struct work *w, const struct type *t, const label *at)
+static uint32_t make_value_class(struct work *w, const struct type *t, const struct wire *wire, const label *at)
 {
 	struct value_class *c = vec_push(&w->value_classes);
 	c->rank = t->rank;
 	c->item = dtype_size((enum dtype)t->dtype);
+	c->cast = wire->recipe != NULL;
 	shape_over(w, t, at, c->shape);
 	for (int p = 0; p < LABEL_S(t->rank); p++)
 		for (int q = 0; q < LABEL_S(t->rank); q++)
 			c->price[p][q] = move_price(w->s->machine, c->shape, c->rank, c->item, (label)p, (label)q, w->ranks);
+	for (int p = 0; p < LABEL_S(t->rank); p++)
+		for (int q = 0; q < LABEL_S(t->rank); q++)
+			c->wire[p][q] = c->cast ? wire_price(w->s->machine, wire, c->shape, c->rank, c->item, (label)p, (label)q, w->ranks)
+						: c->price[p][q];
 	return w->value_classes.count - 1;
 }
 
 uint32_t value_class_of(struct work *w, struct node_id n)
 {
 	label at[MAX_AXES] = { 0 };
+	struct wire wire = w->s->wires.value == NULL ? (struct wire){ 0 } : w->s->wires.value[n.i];
 	others_of_value(w, n, at);
-	uint64_t key[3] = { 3, graph_node(w->s->g, n)->type.i, pack(at) };
+	uint64_t key[4] = { 4, graph_node(w->s->g, n)->type.i, pack(at),
+			    wire.recipe == NULL ? 0 : 1u | (uint64_t)wire.whole << 1 | (uint64_t)wire.spanned << 2 };
 	uint64_t hash = hash_bytes(key, sizeof(key), 0);
 	struct key_query q = { w, key };
 	uint32_t i = hash_find(&w->value_table, hash, same_key, &q);
 	if (i == UINT32_MAX) {
 		i = w->keys.count;
-		uint64_t stored[4] = { key[0], key[1], key[2], make_value_class(w, graph_type(w->s->g, n), at) };
+		uint64_t stored[5] = { key[0], key[1], key[2], key[3], make_value_class(w, graph_type(w->s->g, n), &wire, at) };
 		*vec_push(&w->keys) = arena_copy(&w->arena, stored, sizeof(stored));
 		hash_insert(&w->value_table, hash, i);
 	}
-	return (uint32_t)w->keys.items[i][3];
+	return (uint32_t)w->keys.items[i][4];
 }
 
 /* --- classes of ops --- */
