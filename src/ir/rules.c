@@ -179,8 +179,8 @@ static void share_key_heads(struct builder *b, int dim)
 
 /*
  * Alternative 1 shards the heads of q alone: head h of the whole q uses key head h / group, so a rank
- * takes its key heads from all of k and v. T stays whole under `causal`: which keys a row sees
- * depends on its number.
+ * takes its key heads from all of k and v. Under `causal`, which keys a row sees depends on its number
+ * in the whole q, which a rank knows.
  */
 static void rule_sdpa(struct builder *b)
 {
@@ -195,8 +195,7 @@ static void rule_sdpa(struct builder *b)
 		share_key_heads(b, heads);
 	else
 		set_query_factor(b, factor_of(b, size_of(b, 0, heads)), heads);
-	if (!graph_int(b->g, b->n, ATTR_CAUSAL, 0))
-		set_query_factor(b, factor_of(b, size_of(b, 0, rows)), rows);
+	set_query_factor(b, factor_of(b, size_of(b, 0, rows)), rows);
 }
 
 /* A reader of the dims of one value, major to minor; `left` is what is not read of the current dim. */

@@ -86,10 +86,10 @@ static const struct rule_case {
 
 	/* attention: batch, key heads, rows; with groups also the heads of q alone */
 	{ "sdpa", "f32[2,8,16,4] f32[2,8,32,4] f32[2,8,32,4]", "scale=1", 2, 0, "RRR>R 000>0 111>1 2RR>2" },
-	{ "sdpa", "f32[2,8,16,4] f32[2,8,32,4] f32[2,8,32,4]", "scale=1 causal=1", 2, 0, "RRR>R 000>0 111>1" },
+	{ "sdpa", "f32[2,8,16,4] f32[2,8,32,4] f32[2,8,32,4]", "scale=1 causal=1", 2, 0, "RRR>R 000>0 111>1 2RR>2" },
 	{ "sdpa", "f32[2,8,16,4] f32[2,2,32,4] f32[2,2,32,4]", "scale=1 causal=1", 2, 0,
-	  "RRR>R 000>0 111>1 1RR>1" },
-	{ "sdpa", "f32[1,8,16,4] f32[1,2,32,4] f32[1,2,32,4]", "scale=1 causal=1", 4, 0, "RRR>R 1RR>1" },
+	  "RRR>R 000>0 111>1 2RR>2 1RR>1" },
+	{ "sdpa", "f32[1,8,16,4] f32[1,2,32,4] f32[1,2,32,4]", "scale=1 causal=1", 4, 0, "RRR>R 2RR>2 1RR>1" },
 	{ "sdpa", "f32[8,16,4] f32[1,32,4] f32[1,32,4] bool[16,32]", "scale=1", 4, 0,
 	  "RRRR>R 1RR0>1 0RRR>0" },
 	{ "sdpa", "f32[2,8,16,4] f32[2,4,32,4] f32[2,4,32,4] f32[1,8,1,32]", "scale=1", 4, 0,
@@ -181,10 +181,10 @@ START_TEST(second_axis)
 		  "R>R 0>0 1>2 ^>^ v>v" },
 		/* heads of q alone were sharded over 4: key heads do not correspond any more */
 		{ { "sdpa", "f32[8,16,4] f32[2,32,4] f32[2,32,4]", "scale=1 causal=1", 2, 0, "" },
-		  { { 2, 16, 4 }, { 2, 32, 4 }, { 2, 32, 4 }, { 2, 16, 4 } }, "RRR>R 0RR>0" },
+		  { { 2, 16, 4 }, { 2, 32, 4 }, { 2, 32, 4 }, { 2, 16, 4 } }, "RRR>R 1RR>1 0RR>0" },
 		/* all heads were sharded over 2 */
 		{ { "sdpa", "f32[8,16,4] f32[4,32,4] f32[4,32,4]", "scale=1 causal=1", 2, 0, "" },
-		  { { 4, 16, 4 }, { 2, 32, 4 }, { 2, 32, 4 }, { 4, 16, 4 } }, "RRR>R 000>0 0RR>0" },
+		  { { 4, 16, 4 }, { 2, 32, 4 }, { 2, 32, 4 }, { 4, 16, 4 } }, "RRR>R 000>0 1RR>1 0RR>0" },
 	};
 	struct context *context = axis_context(2);
 	struct arena scratch = { 0 };
