@@ -39,10 +39,13 @@ void style_names(char *out, size_t size)
 		snprintf(out + strlen(out), size - strlen(out), "%s%s", i ? ", " : "", styles[i].name);
 }
 
+/* The first product says what the dims are: those of a backward pass, which come later, contract others. */
 static void matmul_use(const struct graph *g, struct node_id user, struct node_id param, struct param_use *out)
 {
 	struct equation e;
 	struct diag d = { 0 };
+	if (out->dim_n >= 0 || out->dim_k >= 0)
+		return;
 	if (equation_parse(&e, graph_string(g, user, ATTR_EQ), &d) != FS_OK)
 		BUG("%s", d.text);
 	int side = node_same(graph_operand(g, user, 1), param) ? 1 : 0;
