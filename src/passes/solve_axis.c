@@ -11,7 +11,7 @@
  *       result x op:    0 where the strategy makes p, else infinite
  *
  * Values that hang on no parameter, no float input and nothing sharded on this axis (masks, rotary
- * tables) are R and have no variables.  Ops with equal attributes, types and labels on the other axes
+ * tables) are R and have no variables, unless they are large.  Ops with equal attributes, types and labels on the other axes
  * share a class: strategies, times and tables are made once.
  */
 #include "solve_axis.h"
@@ -36,12 +36,16 @@ static bool source_carries(const struct work *w, struct node_id n)
 	       (op == OP_INPUT && dtype_class((enum dtype)t->dtype) >= DC_FP8);
 }
 
+/* Masks and tables of more elements are worth a shard. */
+#define MANY_ELEMENTS ((int64_t)1 << 22)
+
 static void find_fixed(struct work *w)
 {
 	const struct graph *g = w->s->g;
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
 		struct node_id n = { i };
-		bool carries = op_is_source(graph_op(g, n)) ? source_carries(w, n) : graph_op(g, n) == OP_CONSTRAIN;
+		bool carries = op_is_source(graph_op(g, n)) ? source_carries(w, n)
+							  : graph_op(g, n) == OP_CONSTRAIN || type_count(graph_type(g, n)) > MANY_ELEMENTS;
 		for (int k = 0; k < graph_node(g, n)->count; k++)
 			carries |= !w->fixed[graph_operand(g, n, k).i];
 		w->fixed[i] = !carries;
