@@ -81,7 +81,7 @@ deps:
 
 check: deps
 	@$(AGAIN) programs
-	@tests/check.sh $(BUILD) unit text cli run models docs style fuzz
+	@tests/check.sh $(BUILD) unit text cli run models suite docs style fuzz
 
 check-fast: programs
 	@tests/check.sh $(BUILD) unit text cli

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs suites of tests on what is built in a folder; `make check` names all of them.
 #
-#   tests/check.sh BUILD SUITE...    unit text cli run models docs style fuzz
+#   tests/check.sh BUILD SUITE...    unit text cli run models suite docs style fuzz
 #
 # A suite prints its failures and ends with "N passed, N failed"; so does this, with the sums.
 # FUZZ=N: inputs for each reader (20000).  FP8SHARD_SHARED: the folder of real models (../shared).
@@ -31,6 +31,7 @@ suite_unit() {
 suite_text() { tests/runtests.sh; }
 suite_cli() { tests/cli/run.sh; }
 suite_models() { tests/models/run.sh; }
+suite_suite() { tests/suite/run.sh; }
 suite_docs() { tests/docs/run.sh; }
 suite_style() { tests/style.sh; }
 
