@@ -129,8 +129,8 @@ static void try_gathers(struct search *s, int i, int part)
 	for (int k = part; k >= 0; k--) {
 		if (p.at[k].kind != PART_SHARD || p.at[k].dim != dim)
 			continue;
-		if (m.axes != 0 && m.axes < 1u << p.at[k].axis)
-			break;
+		if (m.axes % (1u << p.at[k].axis) != 0)
+			break; /* one of them is further out in the mesh */
 		m.axes |= 1u << p.at[k].axis;
 		placement_set(&after, p.at[k].axis, NULL);
 		m.after = after;

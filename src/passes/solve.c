@@ -58,9 +58,12 @@ static enum fs_status sweep(struct solver *s, bool *changed, struct diag *d)
 	for (int axis = s->mesh->count - 1; axis >= 0; axis--) {
 		bool moved;
 		uint64_t cost;
-		if (s->mesh->axis[axis].size == 1)
+		if (s->mesh->axis[axis].size == 1 || !s->stale[axis])
 			continue;
 		TRY(solve_axis(s, axis, &cost, &moved, d));
+		for (int other = 0; other < s->mesh->count; other++)
+			s->stale[other] |= moved;
+		s->stale[axis] = false;
 		*changed |= moved;
 		s->stats.cost = cost;
 	}
@@ -72,6 +75,8 @@ static enum fs_status sweep(struct solver *s, bool *changed, struct diag *d)
 static enum fs_status solve(struct solver *s, struct diag *d)
 {
 	bool changed = true;
+	for (int axis = 0; axis < s->mesh->count; axis++)
+		s->stale[axis] = true;
 	while (changed && s->stats.sweeps < MAX_SWEEPS) {
 		TRY(sweep(s, &changed, d));
 		changed &= s->mesh->count > 1;

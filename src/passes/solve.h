@@ -23,6 +23,7 @@ struct solver {
 	bool exact;
 	struct wires wires; /* empty: every move is of the value itself */
 	struct axis_labels axis[MAX_AXES];
+	bool stale[MAX_AXES]; /* labels of another axis have changed since this one was solved */
 	struct arena arena;
 	struct solve_stats stats;
 };
