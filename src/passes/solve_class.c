@@ -105,12 +105,19 @@ static bool uses_pin(const struct work *w, struct node_id n, const label *at)
 	return false;
 }
 
-/* A dim smaller than the axis is sharded only where a source was pinned so. */
+/*
+ * A dim smaller than the axis is sharded only where a source was pinned so; not where it is small because
+ * another axis shards it: when that axis is solved again, nothing would be left for it.
+ */
 static bool strategy_allowed(const struct work *w, struct node_id n, const label *at, const int64_t (*shape)[MAX_RANK])
 {
-	for (int k = 0; k <= graph_node(w->s->g, n)->count; k++)
-		if (is_shard(at[k]) && shape[k][at[k] - LABEL_S(0)] < w->ranks)
-			return uses_pin(w, n, at);
+	const struct graph *g = w->s->g;
+	for (int k = 0; k <= graph_node(g, n)->count; k++) {
+		if (!is_shard(at[k]) || shape[k][at[k] - LABEL_S(0)] >= w->ranks)
+			continue;
+		const struct type *t = graph_type(g, k < graph_node(g, n)->count ? graph_operand(g, n, k) : n);
+		return t->dim[at[k] - LABEL_S(0)] == shape[k][at[k] - LABEL_S(0)] && uses_pin(w, n, at);
+	}
 	return true;
 }
 
