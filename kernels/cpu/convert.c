@@ -89,6 +89,36 @@ static const struct row {
 	INTEGER_TYPES(INTEGER_ROW)
 };
 
+#define CHUNK 256
+
+#define WIDEN(name, target)                                                           \
+	target static void name(const float *x, double *y, int64_t n)                 \
+	{                                                                             \
+		for (int64_t i = 0; i < n; i++)                                       \
+			y[i] = (double)x[i];                                          \
+	}
+WIDEN(widen_plain, )
+WIDEN(widen_wide, TARGET_WIDE)
+
+#define NARROW(name, target)                                                          \
+	target static void name(const double *x, float *y, int64_t n)                 \
+	{                                                                             \
+		for (int64_t i = 0; i < n; i++)                                       \
+			y[i] = f64_to_f32_odd(x[i]);                                  \
+	}
+NARROW(narrow_plain, )
+NARROW(narrow_wide, TARGET_WIDE)
+
+static void widen(const float *x, double *y, int64_t n)
+{
+	(HAVE_WIDE() ? widen_wide : widen_plain)(x, y, n);
+}
+
+static void narrow(const double *x, float *y, int64_t n)
+{
+	(HAVE_WIDE() ? narrow_wide : narrow_plain)(x, y, n);
+}
+
 enum compute compute_of(enum dtype t)
 {
 	return t == DT_F64 ? IN_F64 : rows[t].compute;
@@ -100,9 +130,24 @@ void load_f32(enum dtype t, const void *from, int64_t step, float *to, int64_t n
 		rows[t].load[IN_F32](from, step, to, n);
 }
 
+/* Dense narrow floats have a fast way to and from f32 only; every one is an f32. */
+static bool is_narrow_float(enum dtype t)
+{
+	return t == DT_F16 || t == DT_BF16 || t == DT_E4M3 || t == DT_E5M2;
+}
+
 void load_f64(enum dtype t, const void *from, int64_t step, double *to, int64_t n)
 {
-	rows[t].load[IN_F64](from, step, to, n);
+	float x[CHUNK];
+	if (step != 1 || n < 8 || !is_narrow_float(t)) {
+		rows[t].load[IN_F64](from, step, to, n);
+		return;
+	}
+	for (int64_t i = 0; i < n; i += CHUNK) {
+		int64_t m = n - i < CHUNK ? n - i : CHUNK;
+		load_f32(t, (const char *)from + i * dtype_size(t), 1, x, m);
+		widen(x, to + i, m);
+	}
 }
 
 void load_i64(enum dtype t, const void *from, int64_t step, int64_t *to, int64_t n)
@@ -118,7 +163,16 @@ void store_f32(enum dtype t, void *to, int64_t step, const float *from, int64_t 
 
 void store_f64(enum dtype t, void *to, int64_t step, const double *from, int64_t n)
 {
-	rows[t].store[IN_F64](to, step, from, n);
+	float x[CHUNK];
+	if (step != 1 || n < 8 || !is_narrow_float(t)) {
+		rows[t].store[IN_F64](to, step, from, n);
+		return;
+	}
+	for (int64_t i = 0; i < n; i += CHUNK) {
+		int64_t m = n - i < CHUNK ? n - i : CHUNK;
+		narrow(from + i, x, m);
+		store_f32(t, (char *)to + i * dtype_size(t), 1, x, m);
+	}
 }
 
 void store_i64(enum dtype t, void *to, int64_t step, const int64_t *from, int64_t n)

@@ -16,9 +16,22 @@ static enum fs_status out_of_range(struct diag *d, const char *what, int64_t ind
 			(long long)count);
 }
 
+/* Bytes of a row whose elements lie side by side; -1: they do not. */
+static int64_t run_bytes(const struct view *v)
+{
+	if (v->rank > 1 || (v->rank == 1 && v->stride[0] != 1))
+		return -1;
+	return (v->rank ? v->shape[0] : 1) * dtype_size(v->dtype);
+}
+
 static void move_row(const struct view *from_row, const void *from, const struct view *to_row, void *to)
 {
 	struct view x = *from_row, y = *to_row;
+	int64_t bytes = run_bytes(&y);
+	if (x.dtype == y.dtype && bytes >= 0 && bytes == run_bytes(&x)) {
+		memmove(to, from, (size_t)bytes);
+		return;
+	}
 	x.data = (void *)(uintptr_t)from;
 	y.data = to;
 	cpu_copy(&x, &y);
@@ -85,16 +98,32 @@ enum fs_status cpu_gather(int dim, const struct view *x, const struct view *ids,
 	return FS_OK;
 }
 
+/* One element, as cpu_pointwise(PW_ADD) does it; false where that is not done in f32. */
+static bool add_element(const struct view *from_row, const void *from, const struct view *to_row, void *to)
+{
+	float x, y;
+	if (to_row->rank > 0 || compute_of(from_row->dtype) != IN_F32 || compute_of(to_row->dtype) != IN_F32)
+		return false;
+	load_f32(from_row->dtype, from, 1, &x, 1);
+	load_f32(to_row->dtype, to, 1, &y, 1);
+	y += x;
+	store_f32(to_row->dtype, to, 1, &y, 1);
+	return true;
+}
+
 /* Sets or adds one row of elements; `add` rounds each addition, as in torch. */
 static void put_row(const struct view *from_row, const void *from, const struct view *to_row, void *to, bool add)
 {
 	struct view in[2] = { *to_row, *from_row }, out = *to_row;
+	if (!add) {
+		move_row(from_row, from, to_row, to);
+		return;
+	}
+	if (add_element(from_row, from, to_row, to))
+		return;
 	in[0].data = out.data = to;
 	in[1].data = (void *)(uintptr_t)from;
-	if (add)
-		cpu_pointwise(PW_ADD, 2, in, &out);
-	else
-		cpu_copy(&in[1], &out);
+	cpu_pointwise(PW_ADD, 2, in, &out);
 }
 
 enum fs_status cpu_scatter(int dim, const struct view *ids, const struct view *src, bool add,

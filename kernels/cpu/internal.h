@@ -114,6 +114,8 @@ float mean_row(const float *x, int64_t n, int64_t count, bool square, bool exact
 
 float max_row(const float *x, int64_t n); /* NaN is passed over; -inf where there is nothing */
 void exp_row(float *x, float less, int64_t n); /* x = exp(x - less) */
+void scale_row(float *x, float by, int64_t n);
+void divide_row(float *x, float by, int64_t n);
 
 /* --- blas.c --- */
 
@@ -150,8 +152,16 @@ struct panel_gemm {
 int64_t panel_gemm_workspace(const struct panel_gemm *g);
 void panel_gemm(const struct panel_gemm *g, void *workspace);
 
-/* --- parallel.c: the same, cut along M or N for blas_threads() threads where it is large enough --- */
+/* --- parallel.c --- */
 
+#define PARALLEL_WORTH 0x1p23 /* multiply-adds of a job that is worth more than one thread */
+
+/* Calls run(context, 0) to run(context, count - 1): the last here, the others each on a thread of its own. */
+typedef void part_fn(const void *context, int64_t part);
+void parallel_run(int64_t count, part_fn *run, const void *context);
+int parallel_parts(void); /* how many parts are wanted: blas_threads(), within limits */
+
+/* panel_gemm, cut along M or N where it is large enough. */
 int64_t parallel_gemm_workspace(const struct panel_gemm *g);
 void parallel_gemm(const struct panel_gemm *g, void *workspace);
 

@@ -23,7 +23,11 @@ static void row_move(const struct view *v, int dims, void *at, void *row, enum d
 	struct view inner = view_dims(v, v->rank - dims, dims);
 	struct view dense = view_of(row, row_type, dims, inner.shape);
 	inner.data = at;
-	if (store)
+	if (dims == 1 && row_type == DT_F32 && store)
+		store_f32(v->dtype, at, inner.stride[0], row, inner.shape[0]);
+	else if (dims == 1 && row_type == DT_F32)
+		load_f32(v->dtype, at, inner.stride[0], row, inner.shape[0]);
+	else if (store)
 		cpu_copy(&dense, &inner);
 	else
 		cpu_copy(&inner, &dense);

@@ -1,5 +1,6 @@
 /*
- * A product on several threads: cut along the longer of M and N, each part a product of its own.
+ * Parts of a job on several threads, and a product as such a job: cut along the longer of M and N, each
+ * part a product of its own.
  *
  * Every calling thread has helpers of its own, made when it first needs them and gone with it.  They
  * wait a little while awake before they sleep, because a product of 256^3 takes less than 200 us.
@@ -12,13 +13,13 @@
 #include <stdlib.h>
 
 #define MAX_PARTS 64
-#define WORTH 0x1p23 /* multiply-adds */
 #define GRAIN 16     /* parts begin at multiples of this */
 #define AWAKE 4000   /* looks at the next job before sleeping: some 50 us */
 
 struct job {
-	struct panel_gemm gemm;
-	void *workspace;
+	part_fn *run;
+	const void *context;
+	int64_t part;
 };
 
 struct helper {
@@ -66,7 +67,7 @@ static void *help(void *arg)
 		await_job(h, seen++);
 		if (h->quit)
 			return NULL;
-		panel_gemm(&h->job.gemm, h->job.workspace);
+		h->job.run(h->job.context, h->job.part);
 	}
 }
 
@@ -138,6 +139,25 @@ static struct team *team_of(int64_t count)
 	return t;
 }
 
+void parallel_run(int64_t count, part_fn *run, const void *context)
+{
+	struct team *team = count > 1 ? team_of(count - 1) : NULL;
+	int64_t helpers = team ? (team->count < count - 1 ? team->count : count - 1) : 0;
+	for (int64_t i = 0; i < helpers; i++) {
+		team->helpers[i]->job = (struct job){ run, context, i };
+		post(team->helpers[i]);
+	}
+	for (int64_t i = helpers; i < count; i++)
+		run(context, i);
+	for (int64_t i = 0; i < helpers; i++)
+		await_done(team->helpers[i]);
+}
+
+int parallel_parts(void)
+{
+	return blas_threads() < MAX_PARTS ? blas_threads() : MAX_PARTS;
+}
+
 /* --- cutting --- */
 
 static double work(const struct panel_gemm *g)
@@ -158,8 +178,8 @@ static int64_t longest(const struct panel_gemm *g)
 /* Rows or columns of each part; all of them where it is not worth it. */
 static int64_t part_size(const struct panel_gemm *g)
 {
-	int64_t n = longest(g), threads = blas_threads() < MAX_PARTS ? blas_threads() : MAX_PARTS;
-	if (threads == 1 || work(g) < WORTH)
+	int64_t n = longest(g), threads = parallel_parts();
+	if (threads == 1 || work(g) < PARALLEL_WORTH)
 		return n;
 	return ((n + threads - 1) / threads + GRAIN - 1) / GRAIN * GRAIN;
 }
@@ -201,19 +221,21 @@ int64_t parallel_gemm_workspace(const struct panel_gemm *g)
 	return part_bytes(g) * part_count(g);
 }
 
+struct cut {
+	const struct panel_gemm *gemm;
+	char *workspace;
+	int64_t size, bytes; /* of a part: lines of the longer side; workspace */
+};
+
+static void run_part(const void *context, int64_t i)
+{
+	const struct cut *c = context;
+	struct panel_gemm p = part_at(c->gemm, i * c->size, c->size);
+	panel_gemm(&p, c->workspace + i * c->bytes);
+}
+
 void parallel_gemm(const struct panel_gemm *g, void *workspace)
 {
-	int64_t count = part_count(g), size = part_size(g), bytes = part_bytes(g);
-	struct team *team = count > 1 ? team_of(count - 1) : NULL;
-	int64_t helpers = team ? (team->count < count - 1 ? team->count : count - 1) : 0;
-	for (int64_t i = 0; i < helpers; i++) {
-		team->helpers[i]->job = (struct job){ part_at(g, i * size, size), (char *)workspace + i * bytes };
-		post(team->helpers[i]);
-	}
-	for (int64_t i = helpers; i < count; i++) {
-		struct panel_gemm p = part_at(g, i * size, size);
-		panel_gemm(&p, (char *)workspace + i * bytes);
-	}
-	for (int64_t i = 0; i < helpers; i++)
-		await_done(team->helpers[i]);
+	struct cut c = { g, workspace, part_size(g), part_bytes(g) };
+	parallel_run(part_count(g), run_part, &c);
 }

@@ -237,16 +237,21 @@ static void flush(struct feed *f)
 	f->n = 0;
 }
 
+static void load(enum compute in, enum dtype t, const void *at, int64_t step, void *to, int64_t n)
+{
+	if (in == IN_F32)
+		load_f32(t, at, step, to, n);
+	else if (in == IN_F64)
+		load_f64(t, at, step, to, n);
+	else
+		load_i64(t, at, step, to, n);
+}
+
 static void feed_run(struct feed *f, enum dtype t, const char *at, int64_t step, int64_t n)
 {
 	while (n > 0) {
 		int64_t m = n < SUM_BLOCK - f->n ? n : SUM_BLOCK - f->n;
-		if (f->in == IN_F32)
-			load_f32(t, at, step, f->u.f32 + f->n, m);
-		else if (f->in == IN_F64)
-			load_f64(t, at, step, f->u.f64 + f->n, m);
-		else
-			load_i64(t, at, step, f->u.i64 + f->n, m);
+		load(f->in, t, at, step, f->in == IN_F32 ? (void *)(f->u.f32 + f->n) : f->u.f64 + f->n, m);
 		f->n += m;
 		n -= m;
 		at += m * step * dtype_size(t);
@@ -272,38 +277,99 @@ static struct view result_view(const struct view *out, const struct view *x, uin
 	return view_broadcast(&v, kept.rank, kept.shape);
 }
 
-static void reduce_one(struct feed *f, struct view *inner, void *from, enum dtype t, void *to)
+static void feed_start(struct feed *f)
 {
-	struct walk w;
-	inner->data = from;
 	f->state.f32.blocks = f->state.f64.blocks = 0;
 	f->state.best = f->row->best;
 	f->state.i64 = f->row->i64;
 	f->state.at = f->state.seen = 0;
 	f->state.started = false;
+}
+
+static void feed_finish(struct feed *f, enum dtype t, void *to)
+{
+	flush(f);
+	f->row->store(f->reduce, f->in, &f->state, t, to);
+}
+
+static void reduce_one(struct feed *f, struct view *inner, void *from, enum dtype t, void *to)
+{
+	struct walk w;
+	inner->data = from;
+	feed_start(f);
 	walk_start(&w, 1, (const struct view *[]){ inner });
 	for (; w.more; walk_next(&w))
 		feed_run(f, inner->dtype, w.at[0], w.step[0], w.row);
-	flush(f);
-	f->row->store(f->reduce, f->in, &f->state, t, to);
+	feed_finish(f, t, to);
+}
+
+/* --- results whose operands lie side by side: a strip of them at once, so that whole cache lines are read --- */
+
+#define STRIP 16
+
+static void feed_strip(struct feed *f, enum dtype t, const char *at, int64_t n)
+{
+	union { float f32[STRIP]; double f64[STRIP]; int64_t i64[STRIP]; } x;
+	load(f->in, t, at, 1, &x, n);
+	for (int64_t j = 0; j < n; j++)
+		if (f->in == IN_F32)
+			f[j].u.f32[f[j].n++] = x.f32[j];
+		else
+			f[j].u.i64[f[j].n++] = x.i64[j]; /* the bits of an f64, too */
+	bool full = f->n == SUM_BLOCK;
+	for (int64_t j = 0; full && j < n; j++)
+		flush(&f[j]);
+}
+
+static void reduce_strip(struct feed *f, struct view *inner, void *from, int64_t n, enum dtype t, char *to, int64_t step)
+{
+	struct walk w;
+	inner->data = from;
+	for (int64_t j = 0; j < n; j++)
+		feed_start(&f[j]);
+	walk_start(&w, 1, (const struct view *[]){ inner });
+	for (; w.more; walk_next(&w))
+		for (int64_t i = 0; i < w.row; i++)
+			feed_strip(f, inner->dtype, w.at[0] + i * w.step[0] * dtype_size(inner->dtype), n);
+	for (int64_t j = 0; j < n; j++)
+		feed_finish(&f[j], t, to + j * step * dtype_size(t));
+}
+
+/* A row of results: w has them and their first operands. */
+static void reduce_row(struct feed *f, struct view *inner, const struct walk *w, enum dtype t)
+{
+	bool strips = w->step[1] == 1 && inner->rank > 0 && inner->stride[inner->rank - 1] != 1;
+	for (int64_t i = 0, n; i < w->row; i += n) {
+		char *from = w->at[1] + i * w->step[1] * dtype_size(inner->dtype);
+		char *to = w->at[0] + i * w->step[0] * dtype_size(t);
+		n = !strips ? 1 : w->row - i < STRIP ? w->row - i : STRIP;
+		if (strips)
+			reduce_strip(f, inner, from, n, t, to, w->step[0]);
+		else
+			reduce_one(f, inner, from, t, to);
+	}
 }
 
 void cpu_reduce(const struct reduce *r, const struct view *x, const struct view *out)
 {
 	bool infinite = r->op == REDUCE_NORM && isinf(r->p);
-	struct feed f = { .row = infinite ? &norm_inf : &rows[r->op], .reduce = r, .in = compute_of(x->dtype) };
 	struct view outer = select_dims(x, r->dims, false), inner = select_dims(x, r->dims, true);
 	struct view result = result_view(out, x, r->dims);
+	enum compute in = compute_of(x->dtype);
 	/* Integers have no mean or norm: as floats. */
-	if (f.in == IN_I64 && compute_of(out->dtype) != IN_I64)
-		f.in = compute_of(out->dtype);
-
+	if (in == IN_I64 && compute_of(out->dtype) != IN_I64)
+		in = compute_of(out->dtype);
+	struct feed f[STRIP];
+	for (int j = 0; j < STRIP; j++) {
+		f[j].row = infinite ? &norm_inf : &rows[r->op];
+		f[j].reduce = r;
+		f[j].in = in;
+		f[j].n = 0;
+	}
 	struct walk w;
 	walk_start(&w, 2, (const struct view *[]){ &result, &outer });
 	for (; w.more; walk_next(&w))
-		for (int64_t i = 0; i < w.row; i++)
-			reduce_one(&f, &inner, w.at[1] + i * w.step[1] * dtype_size(x->dtype), out->dtype,
-				   w.at[0] + i * w.step[0] * dtype_size(out->dtype));
+		reduce_row(f, &inner, &w, out->dtype);
 }
 
 /* Elements of one line, in order. */

@@ -28,19 +28,24 @@ float max_row(const float *x, int64_t n)
 	return HAVE_WIDE() ? max_row_wide(x, n) : max_row_plain(x, n);
 }
 
-#define EXP_ROW(name, target)                                                                  \
-	target static void name(float *x, float less, int64_t n)                               \
+#define EACH(name, expression)                                                                 \
+	static void name##_plain(float *x, float by, int64_t n)                                \
 	{                                                                                      \
 		for (int64_t i = 0; i < n; i++)                                                \
-			x[i] = scalar_expf(x[i] - less);                                       \
+			x[i] = expression;                                                     \
+	}                                                                                      \
+	TARGET_WIDE static void name##_wide(float *x, float by, int64_t n)                     \
+	{                                                                                      \
+		for (int64_t i = 0; i < n; i++)                                                \
+			x[i] = expression;                                                     \
+	}                                                                                      \
+	void name(float *x, float by, int64_t n)                                               \
+	{                                                                                      \
+		if (HAVE_WIDE())                                                               \
+			name##_wide(x, by, n);                                                 \
+		else                                                                           \
+			name##_plain(x, by, n);                                                \
 	}
-EXP_ROW(exp_row_plain, )
-EXP_ROW(exp_row_wide, TARGET_WIDE)
-
-void exp_row(float *x, float less, int64_t n)
-{
-	if (HAVE_WIDE())
-		exp_row_wide(x, less, n);
-	else
-		exp_row_plain(x, less, n);
-}
+EACH(exp_row, scalar_expf(x[i] - by))
+EACH(scale_row, x[i] * by)
+EACH(divide_row, x[i] / by)

@@ -5,8 +5,10 @@
 #include "internal.h"
 
 #include <math.h>
+#include <string.h>
 
 #define BLOCK_T 128
+#define MASK_RUN 256
 
 /* One head. */
 struct head {
@@ -59,17 +61,20 @@ static struct view rows_of(const struct view *m, int64_t first, int64_t count)
 	return v;
 }
 
-static void add_mask(float *scores, const struct view *mask, int64_t row)
+/* Of row `row` of the mask, to the first n scores. */
+static void add_mask(float *scores, const struct view *mask, int64_t row, int64_t n)
 {
 	const char *at = view_at(mask, row * mask->stride[0]);
 	int64_t step = mask->stride[1], size = dtype_size(mask->dtype);
-	for (int64_t j = 0; j < mask->shape[1]; j++) {
-		float x;
-		load_f32(mask->dtype, at + j * step * size, 1, &x, 1);
-		if (mask->dtype != DT_BOOL)
-			scores[j] += x;
-		else if (x == 0)
-			scores[j] = -INFINITY;
+	float x[MASK_RUN];
+	for (int64_t j = 0; j < n; j += MASK_RUN) {
+		int64_t m = least(MASK_RUN, n - j);
+		load_f32(mask->dtype, at + j * step * size, step, x, m);
+		for (int64_t i = 0; i < m; i++)
+			if (mask->dtype == DT_BOOL)
+				scores[j + i] = x[i] == 0 ? -INFINITY : scores[j + i];
+			else
+				scores[j + i] += x[i];
 	}
 }
 
@@ -79,23 +84,23 @@ static void probabilities(float *x, int64_t n, bool exact)
 	float most = max_row(x, n);
 	exp_row(x, most == -INFINITY ? 0 : most, n);
 	float sum = sum_row(x, n, exact);
-	if (sum == 0) /* all were -inf */
-		sum = 1;
-	for (int64_t j = 0; j < n; j++)
-		x[j] /= sum;
+	if (sum != 0) /* else all were -inf */
+		divide_row(x, sum, n);
 }
 
+/* Keys that are not seen get 0: they would add exact zeros to the sum, whose order stays as it is. */
 static void softmax_block(const struct sdpa *s, const struct head *h, int64_t first, const struct view *scores)
 {
 	int64_t n = scores->shape[1];
 	for (int64_t i = 0; i < scores->shape[0]; i++) {
 		float *x = view_at(scores, i * scores->stride[0]);
 		int64_t seen = s->causal ? least(n, first + i + h->first + 1) : n;
-		for (int64_t j = 0; j < n; j++)
-			x[j] = j < seen ? x[j] * (float)s->scale : -INFINITY;
+		seen = seen < 0 ? 0 : seen;
+		scale_row(x, (float)s->scale, seen);
 		if (h->mask.data)
-			add_mask(x, &h->mask, first + i);
-		probabilities(x, n, s->exact);
+			add_mask(x, &h->mask, first + i, seen);
+		probabilities(x, seen, s->exact);
+		memset(x + seen, 0, (size_t)(n - seen) * sizeof(*x));
 	}
 }
 
@@ -114,7 +119,8 @@ static void one_head(const struct sdpa *s, const struct head *h, char *workspace
 	}
 }
 
-int64_t cpu_sdpa_workspace(const struct sdpa *s)
+/* Of one head. */
+static int64_t head_workspace(const struct sdpa *s)
 {
 	int64_t t = least(BLOCK_T, dim(&s->q, 1)), keys = dim(&s->k, 1);
 	struct view q = view_of(NULL, s->q.dtype, 2, (const int64_t[]){ t, dim(&s->q, 0) });
@@ -151,34 +157,68 @@ static struct view wide_mask(const struct sdpa *s)
 	return view_broadcast(&s->mask, s->q.rank, shape);
 }
 
-static bool next_head(int64_t *at, const struct view *q)
+/* --- heads, of all leading dims, on several threads --- */
+
+static int64_t head_count(const struct sdpa *s)
 {
-	for (int d = q->rank - 3; d >= 0; d--) {
-		if (++at[d] < q->shape[d])
-			return true;
-		at[d] = 0;
+	int64_t n = 1;
+	for (int d = 0; d < s->q.rank - 2; d++)
+		n *= s->q.shape[d];
+	return n;
+}
+
+static int64_t part_count(const struct sdpa *s)
+{
+	int64_t heads = head_count(s), parts = parallel_parts();
+	double work = (double)heads * (double)(dim(&s->q, 1) * dim(&s->k, 1)) * (double)(dim(&s->q, 0) + dim(&s->v, 0));
+	return work < PARALLEL_WORTH ? 1 : heads < parts ? heads : parts;
+}
+
+int64_t cpu_sdpa_workspace(const struct sdpa *s)
+{
+	return aligned(head_workspace(s)) * part_count(s);
+}
+
+/* Head n of all, in row-major order. */
+static struct head head_at(const struct sdpa *s, const struct view *mask, int64_t n)
+{
+	int64_t at[VIEW_MAX_RANK] = { 0 };
+	int heads = s->q.rank - 3;
+	for (int d = heads; d >= 0; n /= s->q.shape[d--])
+		at[d] = n % s->q.shape[d];
+	int64_t kv = (s->q_head_first + at[heads]) / s->group - s->kv_head_first;
+	struct head h = { .q = matrix_at(&s->q, at, at[heads]), .k = matrix_at(&s->k, at, kv),
+			  .v = matrix_at(&s->v, at, kv), .out = matrix_at(&s->out, at, at[heads]),
+			  .first = s->q_first };
+	if (mask->data)
+		h.mask = matrix_at(mask, at, at[heads]);
+	return h;
+}
+
+struct heads {
+	const struct sdpa *sdpa;
+	struct view mask;
+	char *workspace;
+	int64_t count, parts;
+};
+
+static void run_heads(const void *context, int64_t part)
+{
+	const struct heads *all = context;
+	char *workspace = all->workspace ? all->workspace + part * aligned(head_workspace(all->sdpa)) : NULL;
+	for (int64_t n = part * all->count / all->parts; n < (part + 1) * all->count / all->parts; n++) {
+		struct head h = head_at(all->sdpa, &all->mask, n);
+		one_head(all->sdpa, &h, workspace);
 	}
-	return false;
 }
 
 enum fs_status cpu_sdpa(const struct sdpa *s, void *workspace, struct diag *d)
 {
-	struct view mask = wide_mask(s);
-	int64_t at[VIEW_MAX_RANK] = { 0 };
-	int heads = s->q.rank - 3;
-	BUG_ON(heads < 0 || s->group < 1);
+	struct heads all = { s, wide_mask(s), workspace, head_count(s), part_count(s) };
+	BUG_ON(s->q.rank < 3 || s->group < 1);
 	if (!s->exact)
 		TRY(cpu_blas_load(d));
-	if (view_count(&s->out) == 0)
-		return FS_OK;
-	do {
-		int64_t kv = (s->q_head_first + at[heads]) / s->group - s->kv_head_first;
-		struct head h = { .q = matrix_at(&s->q, at, at[heads]), .k = matrix_at(&s->k, at, kv),
-				  .v = matrix_at(&s->v, at, kv), .out = matrix_at(&s->out, at, at[heads]),
-				  .first = s->q_first };
-		if (mask.data)
-			h.mask = matrix_at(&mask, at, at[heads]);
-		one_head(s, &h, workspace);
-	} while (next_head(at, &s->q));
+	if (view_count(&s->out) > 0)
+		parallel_run(all.parts, run_heads, &all);
 	return FS_OK;
 }

@@ -12,14 +12,17 @@ int64_t cpu_softmax_workspace(const struct view *x, int dim)
 static void softmax_line(float *x, float *e, int64_t n, bool log, bool exact)
 {
 	float most = max_row(x, n);
+	if (!log) {
+		exp_row(x, most, n);
+		divide_row(x, sum_row(x, n, exact), n);
+		return;
+	}
 	for (int64_t i = 0; i < n; i++)
 		e[i] = x[i] -= most;
 	exp_row(e, 0, n);
-	float sum = sum_row(e, n, exact), log_sum = logf(sum);
-	for (int64_t i = 0; i < n && log; i++)
+	float log_sum = logf(sum_row(e, n, exact));
+	for (int64_t i = 0; i < n; i++)
 		x[i] -= log_sum;
-	for (int64_t i = 0; i < n && !log; i++)
-		x[i] = e[i] / sum;
 }
 
 static void softmax_line_f64(const struct view *x, const struct view *out, bool take_log)

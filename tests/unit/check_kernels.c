@@ -462,9 +462,50 @@ START_TEST(amax_layouts)
 }
 END_TEST
 
+static void check_columns(enum reduce_op op, enum dtype t)
+{
+	enum { N = 700, COLUMNS = 37 };
+	enum dtype result = op >= REDUCE_ARGMAX ? DT_F64 : t == DT_BOOL ? DT_I64 : t;
+	struct view x = random_view(t, SHAPE(2, N, COLUMNS)), rows = random_view(t, SHAPE(2, COLUMNS, N));
+	struct view from_columns = random_view(result, SHAPE(2, COLUMNS)), from_rows = random_view(result, SHAPE(2, COLUMNS));
+	struct view turned = swap_dims(x, 1, 2);
+	struct reduce r = { .op = op, .dims = 2, .count = N, .p = 3 };
+	cpu_copy(&turned, &rows);
+	cpu_reduce(&r, &x, &from_columns);
+	r.dims = 4;
+	cpu_reduce(&r, &rows, &from_rows);
+	ck_assert_mem_eq(from_columns.data, from_rows.data, (size_t)(2 * COLUMNS * dtype_size(result)));
+	free(x.data), free(rows.data), free(from_columns.data), free(from_rows.data);
+}
+
+/* Columns are read in strips: the bits of the same numbers as rows, whatever the op and the strip's length. */
+START_TEST(reduce_columns)
+{
+	static const enum dtype types[] = { DT_F32, DT_BF16, DT_F64, DT_I64, DT_BOOL };
+	for (int op = REDUCE_SUM; op <= REDUCE_NORM; op++)
+		for (int t = 0; t < 5; t++)
+			check_columns((enum reduce_op)op, types[t]);
+}
+END_TEST
+
+START_TEST(column_sums)
+{
+	struct view x = random_view(DT_F32, SHAPE(1000, 50)), sums = random_view(DT_F32, SHAPE(50));
+	cpu_reduce(&(struct reduce){ .op = REDUCE_SUM, .dims = 1 }, &x, &sums);
+	for (int64_t j = 0; j < 50; j++) {
+		double want = 0;
+		for (int64_t i = 0; i < 1000; i++)
+			want += element(&x, i * 50 + j);
+		ck_assert_double_eq_tol(element(&sums, j), want, 1e-4);
+	}
+	free(x.data), free(sums.data);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_SUITE("kernels", exact_unary, function_values, float_binary, integer_ops, bools_and_where,
 			 strides_and_broadcast, long_runs, rounds_once, empty_views, fills, reductions,
-			 integer_reductions, sums_of_layouts, cumulative_sums, sorting, amax_layouts);
+			 integer_reductions, sums_of_layouts, cumulative_sums, sorting, amax_layouts,
+			 reduce_columns, column_sums);
 }

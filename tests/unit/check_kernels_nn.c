@@ -444,8 +444,30 @@ START_TEST(threads)
 }
 END_TEST
 
+/* Heads in parts, more threads than some parts have heads: the bits of one thread, and of one head alone. */
+START_TEST(sdpa_on_threads)
+{
+	struct view q = random_view(DT_F32, SHAPE(2, 3, 140, 64)), k = random_view(DT_F32, SHAPE(2, 1, 140, 64));
+	struct view out[2] = { random_view(DT_F32, SHAPE(2, 3, 140, 64)), random_view(DT_F32, SHAPE(2, 3, 140, 64)) };
+	diag.status = FS_OK;
+	for (int i = 0; i < 2; i++) {
+		struct sdpa s = { .q = q, .k = k, .v = k, .out = out[i], .scale = 0.125, .causal = true, .group = 3 };
+		cpu_blas_threads(i ? 4 : 1);
+		void *space = workspace(cpu_sdpa_workspace(&s));
+		ck_assert(cpu_sdpa(&s, space, &diag) == FS_OK);
+		free(space);
+	}
+	cpu_blas_threads(1);
+	ck_assert_mem_eq(out[0].data, out[1].data, 2 * 3 * 140 * 64 * 4);
+	for (int64_t i = 0; i < 64; i++) /* query 0 sees key 0 alone */
+		ck_assert_double_eq_tol(element(&out[1], (5 * 140) * 64 + i), element(&k, 140 * 64 + i), 1e-6);
+	free(q.data), free(k.data), free(out[0].data), free(out[1].data);
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_SUITE("kernels_nn", softmax, rms_norm, rms_norm_is_its_parts, layer_norm, gemm, exact_gemm,
-			 integer_gemm, scaled_groups, sdpa, sdpa_shard_of_heads, concurrent_ranks, threads);
+			 integer_gemm, scaled_groups, sdpa, sdpa_shard_of_heads, concurrent_ranks, threads,
+			 sdpa_on_threads);
 }
