@@ -1,0 +1,331 @@
+/*
+ * A step of a Megatron MLP with sequence parallelism, y = gelu(x w1^T) w2^T, T=1024 H=1024 F=4096 in f32 on
+ * two ranks of one thread: against its bare sgemms (both ranks at once, same BLAS) and against
+ * peers/step_torch.py of the shared folder where torch and torchao are installed.
+ *
+ *     bench_step            a table: ms, step / sgemms, torch / step
+ *     bench_step --strict   exit 1 where step / sgemms > 1.25, or torch is less than 1.8 (tensorwise)
+ *                           or 1.7 (rowwise) times slower
+ *
+ * Plans come from the fp8shard in the folder above this program's.  Contenders take turns; the best of
+ * as many steps of each counts.  FP8SHARD_SHARED: the shared folder (../shared).
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels.h"
+#include "session.h"
+
+enum { T = 1024, H = 1024, F = 4096, RANKS = 2, TURNS = 7, STEPS = 3 };
+
+static const char program[] =
+	"mesh tp=2\n"
+	"graph {\n"
+	"  %x = input \"x\" : f32[1024,1024] (tp:S(0))\n"
+	"  %w1 = param \"w1\" {hard=tp} : f32[4096,1024] (tp:S(0))\n"
+	"  %w2 = param \"w2\" {hard=tp} : f32[1024,4096] (tp:S(1))\n"
+	"  %h = matmul %x, %w1 {eq=\"mk,nk->mn\"} : f32[1024,4096]\n"
+	"  %a = gelu %h : f32[1024,4096]\n"
+	"  %y = matmul %a, %w2 {eq=\"mk,nk->mn\"} : f32[1024,1024]\n"
+	"  %c = constrain %y {axis=tp to=(tp:S(0))} : f32[1024,1024]\n"
+	"  output \"y\" = %c\n"
+	"}\n";
+
+/* bar: torch's time / ours; 0: only shown. */
+static const struct recipe { const char *name; double bar; } recipes[] = {
+	{ "none", 0 }, { "tensorwise", 1.8 }, { "rowwise", 1.7 },
+};
+#define RECIPES ((int)(sizeof recipes / sizeof *recipes))
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void must(enum fs_status status, const struct diag *d)
+{
+	if (status == FS_OK)
+		return;
+	fprintf(stderr, "bench_step: %s\n", d->text);
+	exit(1);
+}
+
+static void give_up(const char *what)
+{
+	fprintf(stderr, "bench_step: %s\n", what);
+	exit(1);
+}
+
+/* About normal: the sum of four uniform numbers, times `scale`. */
+static float *random_floats(int64_t n, double scale)
+{
+	static uint64_t state = 1;
+	float *x = aligned_alloc(64, (size_t)n * sizeof(*x));
+	for (int64_t i = 0; i < n; i++) {
+		double sum = 0;
+		for (int k = 0; k < 4; k++) {
+			state = state * 6364136223846793005u + 1442695040888963407u;
+			sum += (double)(state >> 11) * 0x1p-53 - 0.5;
+		}
+		x[i] = (float)(sum * scale * 1.7320508);
+	}
+	return x;
+}
+
+/* --- files, in a folder that goes away --- */
+
+static char folder[] = "/tmp/bench_step.XXXXXX";
+
+static const char *path_of(const char *name)
+{
+	static char path[4][256];
+	static int next;
+	char *p = path[next++ % 4];
+	snprintf(p, sizeof path[0], "%s/%s", folder, name);
+	return p;
+}
+
+static void remove_files(void)
+{
+	static const char *const names[] = { "step.ir", "w.safetensors", "x.safetensors", "none", "tensorwise", "rowwise" };
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		unlink(path_of(names[i]));
+	rmdir(folder);
+}
+
+static void write_tensors(const char *name, const struct safetensors_item *items, uint32_t count)
+{
+	struct diag d = { .status = FS_OK };
+	must(safetensors_write(path_of(name), items, count, NULL, 0, &d), &d);
+}
+
+static void write_files(void)
+{
+	static const int64_t x[] = { T, H }, w1[] = { F, H }, w2[] = { H, F };
+	struct safetensors_item weights[] = {
+		{ .name = "w1", .dtype = DT_F32, .rank = 2, .dims = w1, .data = random_floats(F * H, 1 / 32.) },
+		{ .name = "w2", .dtype = DT_F32, .rank = 2, .dims = w2, .data = random_floats(H * F, 1 / 64.) },
+	};
+	struct safetensors_item input = {
+		.name = "x", .dtype = DT_F32, .rank = 2, .dims = x, .data = random_floats(T * H, 1),
+	};
+	if (!mkdtemp(folder) || atexit(remove_files) != 0)
+		give_up("no folder for files in /tmp");
+	write_tensors("w.safetensors", weights, 2);
+	write_tensors("x.safetensors", &input, 1);
+	FILE *f = fopen(path_of("step.ir"), "w");
+	if (!f || fputs(program, f) < 0 || fclose(f) != 0)
+		give_up("cannot write step.ir");
+	free((void *)(uintptr_t)weights[0].data), free((void *)(uintptr_t)weights[1].data);
+	free((void *)(uintptr_t)input.data);
+}
+
+/* --- ours --- */
+
+struct step {
+	struct plan *plan;
+	struct weights weights;
+	struct params params;
+	struct safetensors input;
+	struct session session;
+	double best, torch; /* seconds; torch's INFINITY: not there */
+};
+
+static void compile(const char *self, const char *recipe)
+{
+	char command[4096];
+	const char *slash = strrchr(self, '/');
+	int length = slash ? (int)(slash - self) : 1;
+	snprintf(command, sizeof command, "'%.*s/../fp8shard' compile %s --fp8 %s -o %s >%s/log 2>&1; s=$?; "
+		 "[ $s = 0 ] || cat %s/log >&2; rm -f %s/log; exit $s",
+		 length, slash ? self : ".", path_of("step.ir"), recipe, path_of(recipe), folder, folder, folder);
+	if (system(command) != 0)
+		give_up("fp8shard compile failed");
+}
+
+static struct plan *load_plan(const char *path)
+{
+	struct diag d = { .status = FS_OK };
+	struct plan *p;
+	struct file f;
+	char *text;
+	must(file_open(&f, path, &d), &d);
+	must(file_read_text(&f, 0, f.size, &text, &d), &d);
+	must(plan_read(text, (size_t)f.size, path, &p, &d), &d);
+	file_close(&f);
+	free(text);
+	return p;
+}
+
+static void step_init(struct step *s, const char *recipe)
+{
+	struct diag d = { .status = FS_OK };
+	*s = (struct step){ .plan = load_plan(path_of(recipe)), .best = INFINITY, .torch = INFINITY };
+	must(weights_add(&s->weights, path_of("w.safetensors"), &d), &d);
+	must(params_find(s->plan, &s->weights, "w", &s->params, &d), &d);
+	must(safetensors_open(&s->input, path_of("x.safetensors"), &d), &d);
+	struct session_options o = { .params = &s->params, .inputs = &s->input };
+	must(session_create(&s->session, s->plan, &o, &d), &d);
+}
+
+static void step_release(struct step *s)
+{
+	session_destroy(&s->session);
+	params_release(&s->params);
+	weights_release(&s->weights);
+	safetensors_close(&s->input);
+	plan_destroy(s->plan);
+}
+
+static void step_turn(struct step *s)
+{
+	struct diag d = { .status = FS_OK };
+	double seconds[STEPS];
+	must(session_steps(&s->session, STEPS, seconds, &d), &d);
+	for (int i = 0; i < STEPS; i++)
+		s->best = fmin(s->best, seconds[i]);
+}
+
+/* --- the bare sgemms --- */
+
+struct bare {
+	pthread_t thread;
+	pthread_barrier_t *barrier;
+	struct gemm up, down;
+	double best;
+};
+
+static struct gemm sgemm_of(int64_t m, int64_t n, int64_t k)
+{
+	struct gemm g = { .a = view_of(random_floats(m * k, 1), DT_F32, 2, (const int64_t[]){ m, k }),
+			  .b = view_of(random_floats(n * k, 1), DT_F32, 2, (const int64_t[]){ k, n }),
+			  .c = view_of(random_floats(m * n, 1), DT_F32, 2, (const int64_t[]){ m, n }) };
+	g.b.stride[0] = 1; /* weights are stored [n, k] */
+	g.b.stride[1] = k;
+	return g;
+}
+
+static void *bare_run(void *arg)
+{
+	struct bare *b = arg;
+	struct diag d = { .status = FS_OK };
+	int64_t first = cpu_gemm_workspace(&b->up), second = cpu_gemm_workspace(&b->down);
+	void *space = aligned_alloc(64, (size_t)((first > second ? first : second) + 63) / 64 * 64);
+	for (int i = 0; i < STEPS; i++) {
+		pthread_barrier_wait(b->barrier);
+		double start = now();
+		must(cpu_gemm(&b->up, space, &d), &d);
+		must(cpu_gemm(&b->down, space, &d), &d);
+		pthread_barrier_wait(b->barrier);
+		b->best = fmin(b->best, now() - start);
+	}
+	free(space);
+	return NULL;
+}
+
+static double bare_turn(struct bare *ranks)
+{
+	pthread_barrier_t barrier;
+	pthread_barrier_init(&barrier, NULL, RANKS);
+	for (int r = 0; r < RANKS; r++) {
+		ranks[r].barrier = &barrier;
+		if (pthread_create(&ranks[r].thread, NULL, bare_run, &ranks[r]) != 0)
+			give_up("no thread");
+	}
+	for (int r = 0; r < RANKS; r++)
+		pthread_join(ranks[r].thread, NULL);
+	pthread_barrier_destroy(&barrier);
+	return ranks[0].best;
+}
+
+/* --- torch --- */
+
+static const char *shared(void)
+{
+	const char *s = getenv("FP8SHARD_SHARED");
+	return s ? s : "../shared";
+}
+
+/* NULL: there. */
+static const char *why_no_torch(void)
+{
+	char script[1024];
+	snprintf(script, sizeof script, "%s/peers/step_torch.py", shared());
+	if (access(script, R_OK) != 0)
+		return "no peers/step_torch.py in the shared folder";
+	if (system("python3 -c 'import torch, torchao' >/dev/null 2>&1") != 0)
+		return "torch not installed";
+	return NULL;
+}
+
+/* Seconds of torch's best forward step, INFINITY where it fails. */
+static double torch_turn(const char *recipe)
+{
+	char command[1200], line[4096];
+	double ms = INFINITY;
+	snprintf(command, sizeof command, "python3 '%s/peers/step_torch.py' --np %d --T %d --H %d --F %d --reps %d "
+		 "--recipe %s 2>/dev/null", shared(), RANKS, T, H, F, TURNS * STEPS, recipe);
+	FILE *f = popen(command, "r");
+	while (f && fgets(line, sizeof line, f)) {
+		static const char key[] = "\"forward_ms\": {\"min\": ";
+		const char *at = strstr(line, key);
+		if (at)
+			ms = atof(at + strlen(key));
+	}
+	if (f)
+		pclose(f);
+	return ms * 1e-3;
+}
+
+/* --- the table --- */
+
+static bool show(const struct recipe *r, const struct step *s, double bare, const char *no_torch)
+{
+	double over = s->best / bare, faster = s->torch / s->best;
+	printf("%-10s  %7.1f  %9.1f  %13.2f  ", r->name, s->best * 1e3, bare * 1e3, over);
+	if (no_torch)
+		printf("skipped: %s\n", no_torch);
+	else if (isinf(s->torch))
+		printf("step_torch.py failed\n");
+	else
+		printf("%8.1f  %12.2f\n", s->torch * 1e3, faster);
+	return r->bar == 0 || (over <= 1.25 && (no_torch || (faster >= r->bar && !isinf(s->torch))));
+}
+
+int main(int argc, char **argv)
+{
+	bool strict = argc == 2 && strcmp(argv[1], "--strict") == 0, good = true;
+	struct bare ranks[RANKS];
+	struct step steps[RECIPES];
+	const char *no_torch = why_no_torch();
+	double bare = INFINITY;
+	write_files();
+	for (int r = 0; r < RANKS; r++)
+		ranks[r] = (struct bare){ .up = sgemm_of(T, F / RANKS, H), .down = sgemm_of(T, H, F / RANKS), .best = INFINITY };
+	for (int i = 0; i < RECIPES; i++) {
+		compile(argv[0], recipes[i].name);
+		step_init(&steps[i], recipes[i].name);
+	}
+	for (int turn = 0; turn < TURNS; turn++) {
+		bare = fmin(bare, bare_turn(ranks));
+		for (int i = 0; i < RECIPES; i++)
+			step_turn(&steps[i]);
+	}
+	for (int i = 0; i < RECIPES && !no_torch; i++)
+		for (int turn = 0; turn < 2 && isinf(steps[i].torch); turn++) /* once more if it fails: its port may be taken */
+			steps[i].torch = torch_turn(recipes[i].name);
+	if (getenv("OPENBLAS_CORETYPE"))
+		printf("OPENBLAS_CORETYPE=%s: ours and the bare sgemms run its kernels\n", getenv("OPENBLAS_CORETYPE"));
+	printf("            step ms  sgemms ms  step / sgemms  torch ms  torch / step\n");
+	for (int i = 0; i < RECIPES; i++) {
+		good = show(&recipes[i], &steps[i], bare, no_torch) && good;
+		step_release(&steps[i]);
+	}
+	return strict && !good;
+}
