@@ -59,9 +59,12 @@ static void convert(const struct walk *w, enum dtype from, enum dtype to)
 
 /*
  * A transpose would read one element of each cache line at a time.  Where in's dense dim is another
- * than out's, both are walked in squares of TILE.
+ * than out's, both are walked in squares of TILE.  Elements as they are go through a buffer, so that
+ * in and out are both touched in whole runs: lines 4 KiB apart, as in matrices of 1024 columns, would
+ * push each other out of the cache.
  */
 #define TILE 32
+#define LINE (TILE + 1) /* of the buffer */
 
 static int dense_dim(const struct view *v)
 {
@@ -90,6 +93,42 @@ static struct view slice(const struct view *v, int d, int64_t first, int64_t cou
 	return w;
 }
 
+/* in is dense along d, out along e; n_d and n_e: of a tile that begins at `from` and `to`. */
+static void turn_tile(const struct view *in, const char *from, int d, int64_t n_d, const struct view *out, char *to,
+		      int e, int64_t n_e)
+{
+	uint64_t buffer[TILE * LINE];
+	int size = dtype_size(in->dtype);
+	for (int64_t j = 0; j < n_e; j++)
+		memcpy((char *)buffer + j * LINE * size, from + j * in->stride[e] * size, (size_t)(n_d * size));
+	for (int64_t i = 0; i < n_d; i++)
+		move_row(size, (char *)buffer + i * size, LINE, to + i * out->stride[d] * size, 1, n_e);
+}
+
+static void turn_matrix(const struct view *in, const char *from, int d, const struct view *out, char *to, int e)
+{
+	int64_t n_d = out->shape[d], n_e = out->shape[e], size = dtype_size(in->dtype);
+	for (int64_t i = 0; i < n_d; i += TILE)
+		for (int64_t j = 0; j < n_e; j += TILE)
+			turn_tile(in, from + (i + j * in->stride[e]) * size, d, n_d - i < TILE ? n_d - i : TILE, out,
+				  to + (i * out->stride[d] + j) * size, e, n_e - j < TILE ? n_e - j : TILE);
+}
+
+/* The matrices of dims d and e, one after the other. */
+static void copy_turned(const struct view *in, const struct view *out, int d, int e)
+{
+	int first = d > e ? d : e, second = d > e ? e : d;
+	struct view others_in = view_drop(in, first), others_out = view_drop(out, first);
+	struct walk w;
+	others_in = view_drop(&others_in, second);
+	others_out = view_drop(&others_out, second);
+	walk_start(&w, 2, (const struct view *[]){ &others_out, &others_in });
+	for (; w.more; walk_next(&w))
+		for (int64_t i = 0; i < w.row; i++)
+			turn_matrix(in, w.at[1] + i * w.step[1] * dtype_size(in->dtype), d, out,
+				    w.at[0] + i * w.step[0] * dtype_size(out->dtype), e);
+}
+
 static void copy_tiled(const struct view *in, const struct view *out, int d, int e)
 {
 	for (int64_t i = 0; i < out->shape[d]; i += TILE) {
@@ -105,7 +144,10 @@ void cpu_copy(const struct view *in, const struct view *out)
 {
 	struct view wide = view_broadcast(in, out->rank, out->shape);
 	int d = dense_dim(&wide), e = dense_dim(out);
-	if (d >= 0 && e >= 0 && d != e && view_count(out) > 0)
+	bool turned = d >= 0 && e >= 0 && d != e && view_count(out) > 0;
+	if (turned && in->dtype == out->dtype)
+		copy_turned(&wide, out, d, e);
+	else if (turned)
 		copy_tiled(&wide, out, d, e);
 	else
 		copy_tile(&wide, out);

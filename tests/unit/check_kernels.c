@@ -502,10 +502,28 @@ START_TEST(column_sums)
 }
 END_TEST
 
+/* Transposes of each element size, with dims around and between, and tiles that are not full. */
+START_TEST(turned_copies)
+{
+	static const enum dtype types[] = { DT_F64, DT_F32, DT_BF16, DT_E4M3 };
+	for (int t = 0; t < 4; t++) {
+		struct view x = random_view(types[t], SHAPE(3, 70, 2, 45)), y = random_view(types[t], SHAPE(3, 45, 2, 70));
+		struct view turned = swap_dims(x, 1, 3);
+		cpu_copy(&turned, &y);
+		for (int64_t i = 0; i < view_count(&y); i++)
+			ck_assert(same(element(&y, i), element(&turned, i)));
+		struct view back = random_view(types[t], SHAPE(3, 70, 2, 45)), into = swap_dims(back, 1, 3);
+		cpu_copy(&y, &into);
+		ck_assert_mem_eq(back.data, x.data, (size_t)(view_count(&x) * dtype_size(types[t])));
+		free(x.data), free(y.data), free(back.data);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	return RUN_SUITE("kernels", exact_unary, function_values, float_binary, integer_ops, bools_and_where,
 			 strides_and_broadcast, long_runs, rounds_once, empty_views, fills, reductions,
 			 integer_reductions, sums_of_layouts, cumulative_sums, sorting, amax_layouts,
-			 reduce_columns, column_sums);
+			 reduce_columns, column_sums, turned_copies);
 }
