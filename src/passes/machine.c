@@ -63,17 +63,32 @@ static bool is_partial(label l)
 	return l != LABEL_R && !is_shard(l);
 }
 
+/* What a rank sends to each other one of an all_to_all: its chunk of `from`, cut along `to`. */
+static int64_t exchanged(const int64_t *shape, int rank, int from, int to, int32_t ranks)
+{
+	if (shape[from] == 0 || shape[to] == 0)
+		return 0;
+	return count(shape, rank) / shape[from] / shape[to] * ceil_div(shape[from], ranks) * ceil_div(shape[to], ranks);
+}
+
+/* The same as collective_bytes() of the collective. */
 int64_t move_bytes(const int64_t *shape, int rank, int item, label from, label to, int32_t ranks)
 {
 	if (from == to || from == LABEL_R)
 		return 0;
-	int64_t others = ranks - 1;
+	int64_t others = ranks - 1, whole = count(shape, rank) * item;
 	if (is_partial(from) && to == LABEL_R)
-		return 2 * others * ceil_div(count(shape, rank), ranks) * item;
+		return 2 * whole - 2 * whole / ranks;
+	if (is_partial(from))
+		return others * chunk(shape, rank, to - LABEL_S(0), ranks) * item;
 	if (to == LABEL_R)
 		return others * chunk(shape, rank, from - LABEL_S(0), ranks) * item;
-	int64_t piece = chunk(shape, rank, to - LABEL_S(0), ranks);
-	return others * (is_partial(from) ? piece : ceil_div(piece, ranks)) * item;
+	return others * exchanged(shape, rank, from - LABEL_S(0), to - LABEL_S(0), ranks) * item;
+}
+
+uint64_t slice_price(void)
+{
+	return picoseconds(SLICE_SECONDS);
 }
 
 uint64_t move_price(const struct machine *m, const int64_t *shape, int rank, int item, label from, label to,
@@ -84,7 +99,7 @@ uint64_t move_price(const struct machine *m, const int64_t *shape, int rank, int
 	if (is_partial(to))
 		return PRICE_INF;
 	if (from == LABEL_R)
-		return picoseconds(SLICE_SECONDS);
+		return slice_price();
 	double bytes = (double)move_bytes(shape, rank, item, from, to, ranks);
 	return picoseconds(m->latency + bytes / m->link);
 }
@@ -122,7 +137,7 @@ uint64_t op_price(const struct machine *m, const struct graph *g, struct node_id
 {
 	enum op op = graph_op(g, n);
 	if (cost_of[op] == COST_FREE)
-		return 0;
+		return op == OP_SHARD ? slice_price() : 0;
 	const struct node *node = graph_node(g, n);
 	const struct type *t = graph_type(g, n);
 	double bytes = (double)count(shape[node->count], t->rank) * dtype_size((enum dtype)t->dtype);

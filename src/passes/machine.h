@@ -22,6 +22,7 @@ int64_t move_bytes(const int64_t *shape, int rank, int item, label from, label t
 /* Time of the same: PRICE_INF where it cannot be; a slice is nearly free, nothing costs nothing. */
 uint64_t move_price(const struct machine *m, const int64_t *shape, int rank, int item, label from, label to,
 		    int32_t ranks);
+uint64_t slice_price(void);
 /* Time of op n with these local shapes (operands, then the result). */
 uint64_t op_price(const struct machine *m, const struct graph *g, struct node_id n, const int64_t (*shape)[MAX_RANK]);
 /* Time of all that a local program (stage local or fp8) does: op_price() on local shapes, and collectives. */

@@ -12,7 +12,8 @@
  * and disappear.  P(sum) leaves an op only where its strategies say so; outputs are never P.
  *
  * Where matmuls will cast a value, it may be moved in fp8 (wire.h): the graph is solved with both prices,
- * and the answer that is cheaper after swap_fp8 and move_casts is kept.
+ * and the answer that is cheaper after swap_fp8 and move_casts is kept.  On several axes, gathering
+ * everything is an answer, too.
  *
  * stage global -> placed   needs canonical matmuls   numerics reorders (sums over shards)
  */
@@ -65,7 +66,7 @@ static enum fs_status sweep(struct solver *s, bool *changed, struct diag *d)
 			s->stale[other] |= moved;
 		s->stale[axis] = false;
 		*changed |= moved;
-		s->stats.cost = cost;
+		s->stats.cost = s->cost[axis] = cost;
 	}
 	s->stats.sweeps++;
 	return FS_OK;
@@ -129,47 +130,95 @@ static enum fs_status final_price(const struct solver *s, const struct compile *
 	return status;
 }
 
-/* Solves again with the prices of fp8 codes; *better: that answer is the cheaper one in the end. */
-static enum fs_status solve_wire(const struct solver *plain, struct solver *wire, const struct compile *c, bool *better,
-				 struct diag *d)
+/* --- answers, of which the one that is cheapest in the end is kept --- */
+
+#define MOST_ANSWERS 3
+struct answers {
+	struct solver at[MOST_ANSWERS];
+	int count;
+};
+
+/* Another one, that begins with the labels of the first. */
+static struct solver *add_answer(struct answers *a)
 {
-	uint64_t price[2];
-	wire->wires = wires_make(plain->g, c, &wire->arena);
-	*better = false;
-	if (wire->wires.value == NULL)
+	const struct solver *first = &a->at[0];
+	struct solver *s = &a->at[a->count++];
+	*s = (struct solver){ .g = first->g, .mesh = first->mesh, .machine = first->machine, .reached = first->reached,
+			      .exact = first->exact };
+	labels_copy(s, first);
+	return s;
+}
+
+static enum fs_status add_plain(struct answers *a, struct diag *d)
+{
+	struct solver *s = &a->at[a->count++];
+	for (int axis = 0; axis < s->mesh->count; axis++)
+		labels_init(s, axis);
+	return solve(s, d);
+}
+
+/* With the prices of fp8 codes, where values are cast. */
+static enum fs_status add_wire(struct answers *a, const struct compile *c, struct diag *d)
+{
+	struct wires wires = wires_make(a->at[0].g, c, &a->at[0].arena);
+	if (wires.value == NULL)
 		return FS_OK;
-	labels_copy(wire, plain);
-	TRY(solve(wire, d));
-	if (same_labels(plain, wire))
-		return FS_OK;
-	TRY(final_price(plain, c, &price[0], d));
-	TRY(final_price(wire, c, &price[1], d));
-	*better = price[1] < price[0];
+	struct solver *s = add_answer(a);
+	s->wires = wires;
+	TRY(solve(s, d));
+	a->count -= same_labels(&a->at[0], s);
+	return FS_OK;
+}
+
+static void add_gathered(struct answers *a)
+{
+	uint64_t cost = 0;
+	for (int axis = 0; axis < a->at[0].mesh->count; axis++)
+		cost += a->at[0].cost[axis];
+	if (solve_gathered_may_win(&a->at[0], cost) && !solve_gathered(add_answer(a)))
+		a->count--;
+}
+
+static enum fs_status best_answer(const struct answers *a, const struct compile *c, const struct solver **best, struct diag *d)
+{
+	uint64_t price, least = UINT64_MAX;
+	*best = &a->at[0];
+	for (int i = 0; i < a->count && a->count > 1; i++) {
+		TRY(final_price(&a->at[i], c, &price, d));
+		if (price < least) {
+			least = price;
+			*best = &a->at[i];
+		}
+	}
 	return FS_OK;
 }
 
 enum fs_status pass_solve(struct graph **g, struct compile *c, struct diag *d)
 {
-	struct solver plain = { .g = *g, .mesh = context_mesh((*g)->context), .exact = c->exact }, wire;
-	bool better = false;
-	TRY(machine_find(c->target, &plain.machine, d));
+	struct answers a = { 0 };
+	struct solver *first = &a.at[0];
+	const struct solver *best = first;
+	TRY(machine_find(c->target, &first->machine, d));
 	bool *reached = graph_reached(*g);
-	plain.reached = reached;
-	wire = plain;
-	for (int axis = 0; axis < plain.mesh->count; axis++)
-		labels_init(&plain, axis);
-	enum fs_status status = solve(&plain, d);
+	first->g = *g;
+	first->mesh = context_mesh((*g)->context);
+	first->exact = c->exact;
+	first->reached = reached;
+	enum fs_status status = add_plain(&a, d);
 	if (status == FS_OK)
-		status = solve_wire(&plain, &wire, c, &better, d);
+		status = add_wire(&a, c, d);
+	if (status == FS_OK)
+		add_gathered(&a);
+	if (status == FS_OK)
+		status = best_answer(&a, c, &best, d);
 	if (status == FS_OK) {
-		const struct solver *best = better ? &wire : &plain;
 		struct graph *placed = solve_insert(best);
 		graph_destroy(*g);
 		*g = placed;
 		c->solved = best->stats;
 	}
-	arena_release(&plain.arena);
-	arena_release(&wire.arena);
+	for (int i = 0; i < MOST_ANSWERS; i++)
+		arena_release(&a.at[i].arena);
 	free(reached);
 	return status;
 }

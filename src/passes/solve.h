@@ -1,4 +1,4 @@
-/* What the files of the placement solver share (solve.c, solve_axis.c, solve_insert.c). */
+/* What the files of the placement solver share (solve.c, solve_*.c). */
 #ifndef FS_SOLVE_H
 #define FS_SOLVE_H
 
@@ -24,6 +24,7 @@ struct solver {
 	struct wires wires; /* empty: every move is of the value itself */
 	struct axis_labels axis[MAX_AXES];
 	bool stale[MAX_AXES]; /* labels of another axis have changed since this one was solved */
+	uint64_t cost[MAX_AXES]; /* of the labels, as each axis sees them */
 	struct arena arena;
 	struct solve_stats stats;
 };
@@ -33,6 +34,13 @@ label label_of(const struct placement *p, int axis);
 
 /* Labels all values for one axis, the other axes held as they are: the exact minimum. */
 enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *changed, struct diag *d);
+
+/*
+ * solve_gathered.c: every operand whole, labels are there already.  False: a hard parameter may not be gathered.
+ * Can that cost less than `cost`?  On several axes alone, and not where the ops by themselves take longer.
+ */
+bool solve_gathered(struct solver *s);
+bool solve_gathered_may_win(const struct solver *s, uint64_t cost);
 
 /* The placed graph that the labels mean: placements on all types, reshards where they differ. */
 struct graph *solve_insert(const struct solver *s);

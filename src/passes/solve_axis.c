@@ -2,7 +2,7 @@
  * One mesh axis, solved exactly: a factor graph over the graph's values and ops.
  *
  *   variable of a value: pairs (produced p, held q); q == p: no second copy.  Only labels that matter:
- *       p that its producer can make, q that some user wants and that is not free from p.
+ *       p that its producer can make, q that some user wants or can be served from, not free from p.
  *   variable of an op: its strategy.  So every table has two variables at the most:
  *       value:          the price of p -> q
  *       op:             the time of the strategy
@@ -121,6 +121,16 @@ static uint32_t make_domain(struct work *w, label_set produced, label_set wanted
 	return w->domains.count - 1;
 }
 
+/*
+ * Labels worth holding: those that users want, and R, from which they can slice.  Of uneven shapes any: a label
+ * that nobody wants may be the least padded to go by.
+ */
+static label_set held_labels(const struct work *w, struct node_id n)
+{
+	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
+	return c->even ? w->wanted[n.i] | 1u << LABEL_R : (label_set)((1u << LABEL_S(c->rank)) - 1);
+}
+
 static uint32_t domain_of(struct work *w, struct node_id n)
 {
 	const struct graph *g = w->s->g;
@@ -128,7 +138,7 @@ static uint32_t domain_of(struct work *w, struct node_id n)
 	label_set produced = source ? (label_set)(1u << w->s->axis[w->axis].produced[n.i])
 				    : w->classes.items[w->op_class[n.i]].made;
 	bool hard = source && (graph_int(g, n, ATTR_HARD, 0) >> w->axis & 1);
-	label_set wanted = w->uses[n.i] > 1 && !hard ? w->wanted[n.i] : 0;
+	label_set wanted = w->uses[n.i] > 1 && !hard ? held_labels(w, n) : 0;
 	for (uint32_t i = 0; i < w->domains.count; i++)
 		if (w->domains.items[i].produced == produced && w->domains.items[i].wanted == wanted)
 			return i;
@@ -137,7 +147,7 @@ static uint32_t domain_of(struct work *w, struct node_id n)
 
 /* --- tables, shared by what they depend on --- */
 
-enum table_kind { TABLE_HOLD, TABLE_TIME, TABLE_OPERAND, TABLE_RESULT, TABLE_OUTPUT };
+enum table_kind { TABLE_HOLD, TABLE_SLICE, TABLE_OPERAND, TABLE_RESULT, TABLE_OUTPUT };
 
 struct table_query { const struct work *w; const uint64_t *key; };
 
@@ -193,13 +203,29 @@ static uint64_t hard_price(label pinned, label want)
 	return pinned == LABEL_R || pinned == want ? 0 : PRICE_INF;
 }
 
+/* An operand that is whole in any case. */
+static void add_slice(struct work *w, struct node_id n, int k)
+{
+	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
+	if (c->wants[k] == 1u << LABEL_R)
+		return;
+	bool fresh;
+	uint64_t key[4] = { TABLE_SLICE | (uint64_t)k << 16, w->op_class[n.i], 0, 0 };
+	uint64_t *cost = table_of(w, key, (size_t)c->strategies.count, &fresh);
+	for (int s = 0; fresh && s < c->strategies.count; s++)
+		cost[s] = c->strategies.at[s * c->strategies.stride + k] == LABEL_R ? 0 : slice_price();
+	factor_graph_add(&w->fg, 1, &w->op_var[n.i], cost);
+}
+
 static void add_operand(struct work *w, struct node_id n, int k)
 {
 	struct node_id x = graph_operand(w->s->g, n, k);
 	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
 	int strategies = c->strategies.count, stride = c->strategies.stride;
-	if (w->fixed[x.i])
-		return; /* R: a slice is nearly free */
+	if (w->fixed[x.i]) {
+		add_slice(w, n, k);
+		return;
+	}
 	bool casts = w->s->wires.casts != NULL && w->s->wires.casts[graph_node(w->s->g, n)->first + (uint32_t)k];
 	bool hard = graph_op(w->s->g, x) == OP_PARAM && (graph_int(w->s->g, x, ATTR_HARD, 0) >> w->axis & 1), fresh;
 	const struct domain *d = &w->domains.items[w->domain[x.i]];

@@ -56,6 +56,39 @@ _Static_assert(MAX_AXES * sizeof(label) == sizeof(uint64_t), "labels of all axes
 
 /* --- classes of values --- */
 
+static void lower_to(uint64_t *price, uint64_t a, uint64_t b)
+{
+	if (a + b < *price)
+		*price = a + b;
+}
+
+/*
+ * Partition takes the cheapest path, which may go by way of another label: from a dim of few elements, whose
+ * chunks are padded; to codes, once a sum is reduced.
+ */
+static void go_by_way(struct value_class *c)
+{
+	int labels = LABEL_S(c->rank);
+	for (int by = 0; by < labels; by++)
+		for (int p = 0; p < labels; p++)
+			for (int q = 0; q < labels; q++)
+				lower_to(&c->price[p][q], c->price[p][by], c->price[by][q]);
+	for (int p = 0; p < labels; p++)
+		for (int q = 0; q < labels; q++) {
+			lower_to(&c->wire[p][q], c->price[p][q], 0);
+			for (int by = 0; by < labels; by++)
+				lower_to(&c->wire[p][q], c->price[p][by], c->wire[by][q]);
+		}
+}
+
+static bool is_even(const int64_t *shape, int rank, int32_t ranks)
+{
+	for (int i = 0; i < rank; i++)
+		if (shape[i] % ranks != 0)
+			return false;
+	return true;
+}
+
 static uint32_t make_value_class(struct work *w, const struct type *t, const struct wire *wire, const label *at)
 {
 	struct value_class *c = vec_push(&w->value_classes);
@@ -70,6 +103,8 @@ static uint32_t make_value_class(struct work *w, const struct type *t, const str
 		for (int q = 0; q < LABEL_S(t->rank); q++)
 			c->wire[p][q] = c->cast ? wire_price(w->s->machine, wire, c->shape, c->rank, c->item, (label)p, (label)q, w->ranks)
 						: c->price[p][q];
+	go_by_way(c);
+	c->even = is_even(c->shape, c->rank, w->ranks);
 	return w->value_classes.count - 1;
 }
 
@@ -210,21 +245,32 @@ static void class_strategies(struct work *w, struct node_id n, int64_t (*shape)[
 	*out = kept;
 }
 
+/* The time of a rank that holds the largest shards; `local` is room for their shapes. */
+static uint64_t strategy_price(const struct work *w, struct node_id n, const int64_t (*shape)[MAX_RANK], const label *at,
+			       int64_t (*local)[MAX_RANK])
+{
+	for (int k = 0; k <= graph_node(w->s->g, n)->count; k++) {
+		memcpy(local[k], shape[k], sizeof(*local));
+		if (is_shard(at[k]))
+			local[k][at[k] - LABEL_S(0)] = divided(local[k][at[k] - LABEL_S(0)], w->ranks);
+	}
+	return op_price(w->s->machine, w->s->g, n, (const int64_t (*)[MAX_RANK])local);
+}
+
 static uint32_t make_op_class(struct work *w, struct node_id n)
 {
 	const struct graph *g = w->s->g;
 	const struct node *node = graph_node(g, n);
-	int64_t (*shape)[MAX_RANK] = arena_array(&w->arena, node->count + 1u, sizeof(*shape));
+	int64_t (*shape)[MAX_RANK] = arena_array(&w->arena, 2 * (node->count + 1u), sizeof(*shape));
 	node_shapes(w, n, shape);
 	struct op_class c = { 0 };
 	const int64_t (*seen)[MAX_RANK] = (const int64_t (*)[MAX_RANK])shape;
 	class_strategies(w, n, shape, &c.strategies);
-	uint64_t full = op_price(w->s->machine, g, n, seen);
 	c.price = arena_array(&w->arena, (size_t)c.strategies.count + 1, sizeof(*c.price));
 	c.wants = arena_array(&w->arena, node->count + 1u, sizeof(*c.wants));
 	for (int i = 0; i < c.strategies.count; i++) {
 		const label *at = &c.strategies.at[i * c.strategies.stride];
-		c.price[i] = c.strategies.divided[i] ? full / (uint64_t)w->ranks : full;
+		c.price[i] = strategy_price(w, n, seen, at, shape + node->count + 1);
 		c.made |= (label_set)(1u << at[node->count]);
 		for (int k = 0; k < node->count; k++)
 			c.wants[k] |= (label_set)(1u << at[k]);

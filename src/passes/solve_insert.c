@@ -3,9 +3,10 @@
  * and a reshard stands where a user wants another.  A value that is also held elsewhere is resharded
  * once for all users that start from there.
  *
- * Axes that shard one dim nest: parameters as written, other values in mesh order, unless an operand
- * nests otherwise: then the whole op follows it.
+ * Axes that shard one dim nest: sources as written; the values of an op in mesh order, or as suits its
+ * operands: what shards an operand already stays outside what is sharded there.
  */
+#include "reshard.h"
 #include "solve.h"
 
 #include <stdlib.h>
@@ -74,36 +75,6 @@ static void written_order(const struct insert *x, const struct placement *p, uin
 			order[count++] = (uint8_t)a;
 }
 
-/* Do two axes shard one dim of this operand, nested otherwise than the mesh? */
-static bool nests_oddly(const struct insert *x, const label *at, const uint8_t *order)
-{
-	for (int i = 0; i < x->s->mesh->count; i++)
-		for (int k = i + 1; k < x->s->mesh->count; k++)
-			if (order[i] > order[k] && at[order[i]] >= LABEL_S(0) && at[order[i]] == at[order[k]])
-				return true;
-	return false;
-}
-
-static void op_order(struct insert *x, struct node_id n)
-{
-	const struct node *node = graph_node(x->from, n);
-	uint8_t *order = x->order[n.i];
-	mesh_order(x, order);
-	if (op_is_source((enum op)node->op)) {
-		written_order(x, &graph_type(x->from, n)->place, order);
-		return;
-	}
-	for (int k = 0; k < node->count; k++) {
-		label at[MAX_AXES] = { 0 };
-		const uint8_t *from = x->order[graph_operand(x->from, n, k).i];
-		slot_labels(x, node->first + (uint32_t)k, at);
-		if (nests_oddly(x, at, from)) {
-			memcpy(order, from, MAX_AXES);
-			return;
-		}
-	}
-}
-
 /* --- reshards --- */
 
 static struct prov_id prov_for(const struct insert *x, struct node_id user)
@@ -124,14 +95,124 @@ static struct node_id reshard(struct insert *x, struct node_id v, const struct p
 	return graph_emit_typed(x->to, OP_RESHARD, &v, 1, &a, &t, prov);
 }
 
-static uint64_t price(const struct insert *x, const struct type *t, const label *from, const label *to)
+static uint64_t price(const struct insert *x, const struct type *t, const struct placement *from, const struct placement *to)
 {
+	struct reshard_path path;
+	struct wire none = { 0 };
+	return reshard_path(x->s->machine, x->s->mesh, t, &none, from, to, &path) ? path.price : PRICE_INF;
+}
+
+/* --- the order that suits an op --- */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Value n under the labels `want`: as produced or as held, whichever is nearer. */
+static uint64_t value_price(const struct insert *x, struct node_id n, const label *want, const uint8_t *order)
+{
+	label produced[MAX_AXES] = { 0 }, held[MAX_AXES] = { 0 };
+	value_labels(x, n, PRODUCED, produced);
+	value_labels(x, n, HELD, held);
+	struct placement from = compose(x, produced, x->order[n.i]), also = compose(x, held, x->order[n.i]);
+	struct placement to = compose(x, want, order);
+	const struct type *t = graph_type(x->from, n);
+	uint64_t direct = price(x, t, &from, &to);
+	return placement_equal(&from, &also) ? direct : least(direct, price(x, t, &also, &to));
+}
+
+static bool shares_a_dim(const struct insert *x, const label *at)
+{
+	uint32_t dims = 0;
+	for (int a = 0; a < x->s->mesh->count; a++) {
+		uint32_t dim = at[a] >= LABEL_S(0) ? 1u << at[a] : 0;
+		if (dims & dim)
+			return true;
+		dims |= dim;
+	}
+	return false;
+}
+
+/* The order of a value, but that the axes whose labels change come last. */
+static void order_from(const struct insert *x, struct node_id n, enum which which, const label *want, uint8_t *order)
+{
+	label at[MAX_AXES] = { 0 };
+	int count = 0;
+	value_labels(x, n, which, at);
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < x->s->mesh->count; i++) {
+			uint8_t axis = x->order[n.i][i];
+			if ((at[axis] != want[axis]) == pass)
+				order[count++] = axis;
+		}
+}
+
+#define MOST_ORDERS 8
+struct orders { int count; uint8_t at[MOST_ORDERS][MAX_AXES]; };
+
+static void add_order(struct orders *all, const uint8_t *order)
+{
+	for (int i = 0; i < all->count; i++)
+		if (memcmp(all->at[i], order, MAX_AXES) == 0)
+			return;
+	if (all->count < MOST_ORDERS)
+		memcpy(all->at[all->count++], order, MAX_AXES);
+}
+
+static uint64_t order_price(const struct insert *x, struct node_id n, const uint8_t *order)
+{
+	const struct node *node = graph_node(x->from, n);
 	uint64_t sum = 0;
-	for (int a = 0; a < x->s->mesh->count; a++)
-		sum += move_price(x->s->machine, t->dim, t->rank, dtype_size((enum dtype)t->dtype), from[a], to[a],
-				  x->s->mesh->axis[a].size);
+	for (int k = 0; k < node->count && sum < PRICE_INF; k++) {
+		label want[MAX_AXES] = { 0 };
+		slot_labels(x, node->first + (uint32_t)k, want);
+		sum += value_price(x, graph_operand(x->from, n, k), want, order);
+	}
 	return sum;
 }
+
+/* Orders worth trying; one alone where no dim is shared. */
+static void list_orders(struct insert *x, struct node_id n, struct orders *all)
+{
+	const struct node *node = graph_node(x->from, n);
+	label want[MAX_AXES] = { 0 };
+	uint8_t order[MAX_AXES] = { 0 };
+	mesh_order(x, order);
+	add_order(all, order);
+	value_labels(x, n, PRODUCED, want);
+	bool shared = shares_a_dim(x, want);
+	for (int k = 0; k < node->count && !shared; k++) {
+		slot_labels(x, node->first + (uint32_t)k, want);
+		shared = shares_a_dim(x, want);
+	}
+	for (int k = 0; k < node->count && shared; k++)
+		for (int which = PRODUCED; which <= HELD; which++) {
+			slot_labels(x, node->first + (uint32_t)k, want);
+			order_from(x, graph_operand(x->from, n, k), (enum which)which, want, order);
+			add_order(all, order);
+		}
+}
+
+static void op_order(struct insert *x, struct node_id n)
+{
+	struct orders all = { 0 };
+	uint64_t best = UINT64_MAX;
+	if (op_is_source(graph_op(x->from, n))) {
+		written_order(x, &graph_type(x->from, n)->place, x->order[n.i]);
+		return;
+	}
+	list_orders(x, n, &all);
+	for (int i = 0; i < all.count; i++) {
+		uint64_t price = all.count == 1 ? 0 : order_price(x, n, all.at[i]);
+		if (price < best) {
+			best = price;
+			memcpy(x->order[n.i], all.at[i], MAX_AXES);
+		}
+	}
+}
+
+/* --- nodes --- */
 
 /* Value n (old id) under the labels `want`, from where it is cheaper: as produced, or as held. */
 static struct node_id value_as(struct insert *x, struct node_id n, const label *want, const uint8_t *order,
@@ -140,18 +221,14 @@ static struct node_id value_as(struct insert *x, struct node_id n, const label *
 	label produced[MAX_AXES] = { 0 }, held[MAX_AXES] = { 0 };
 	value_labels(x, n, PRODUCED, produced);
 	value_labels(x, n, HELD, held);
-	struct placement to = compose(x, want, order);
+	struct placement to = compose(x, want, order), also = compose(x, held, x->order[n.i]);
 	struct node_id v = x->made[n.i];
 	const struct type *t = graph_type(x->to, v);
 	if (memcmp(produced, held, sizeof(held)) != 0 && !placement_equal(&t->place, &to) &&
-	    price(x, t, held, want) < price(x, t, produced, want)) {
-		struct placement also = compose(x, held, x->order[n.i]);
+	    price(x, t, &also, &to) < price(x, t, &t->place, &to))
 		v = reshard(x, v, &also, prov_for(x, user));
-	}
 	return reshard(x, v, &to, prov_for(x, user));
 }
-
-/* --- nodes --- */
 
 static struct node_id place_source(struct insert *x, struct node_id n)
 {

@@ -97,29 +97,11 @@ int64_t wire_bytes(const struct wire *w, const int64_t *shape, int rank, label f
 	return codes + move_bytes(scales, rank, SCALE_BYTES, from, to, ranks);
 }
 
-static uint64_t reduce_then_gather(const struct machine *m, const struct wire *w, const int64_t *shape, int rank, int item,
-				   label from, int32_t ranks)
-{
-	uint64_t least = PRICE_INF;
-	for (int dim = 0; dim < rank; dim++) {
-		label at = LABEL_S(dim);
-		uint64_t price = wire_bytes(w, shape, rank, at, LABEL_R, ranks) < 0 || shape[dim] < ranks
-					 ? PRICE_INF
-					 : move_price(m, shape, rank, item, from, at, ranks) +
-						   wire_price(m, w, shape, rank, item, at, LABEL_R, ranks);
-		least = price < least ? price : least;
-	}
-	return least;
-}
-
 uint64_t wire_price(const struct machine *m, const struct wire *w, const int64_t *shape, int rank, int item, label from,
 		    label to, int32_t ranks)
 {
 	int64_t bytes = from == to ? -1 : wire_bytes(w, shape, rank, from, to, ranks);
 	if (bytes >= 0)
 		return (uint64_t)((2 * m->latency + (double)bytes / m->link) * 1e12);
-	uint64_t whole = move_price(m, shape, rank, item, from, to, ranks), parts = PRICE_INF;
-	if (w->recipe != NULL && to == LABEL_R && (from == LABEL_SUM || from == LABEL_MAX || from == LABEL_MIN))
-		parts = reduce_then_gather(m, w, shape, rank, item, from, ranks);
-	return parts < whole ? parts : whole;
+	return move_price(m, shape, rank, item, from, to, ranks);
 }

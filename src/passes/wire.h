@@ -34,8 +34,7 @@ struct wires wires_make(const struct graph *g, const struct compile *c, struct a
 int64_t wire_bytes(const struct wire *w, const int64_t *shape, int rank, label from, label to, int32_t ranks);
 /*
  * move_price() of a value that is cast by what follows: of codes where they may move (and of their scales,
- * or of the all-reduce of amaxes: one more collective), a reduce_scatter and a gather of codes where that
- * is less than an all_reduce.
+ * or of the all-reduce of amaxes: one more collective).
  */
 uint64_t wire_price(const struct machine *m, const struct wire *w, const int64_t *shape, int rank, int item, label from,
 		    label to, int32_t ranks);
