@@ -71,11 +71,22 @@ static uint32_t dims_moved(const struct graph *g, struct node_id move)
 	return dims;
 }
 
+/* A dim of one element, or none, that is sharded all the same: no rule lets 1/scale be computed so. */
+static bool shards_a_single(const struct type *t)
+{
+	for (int i = 0; i < t->place.count; i++)
+		if (t->place.at[i].kind == PART_SHARD && t->dim[t->place.at[i].dim] <= 1)
+			return true;
+	return false;
+}
+
 /* One scale for the whole tensor, or no reduced dim moves and no shard keeps a scale of its own. */
 static bool scale_survives(const struct graph *g, struct node_id move, struct node_id amax)
 {
 	if (graph_type(g, amax)->rank == 0)
 		return true;
+	if (shards_a_single(graph_type(g, graph_operand(g, move, 0))))
+		return false;
 	const int64_t *dims;
 	uint32_t reduced = 0;
 	for (int i = graph_ints(g, amax, ATTR_DIMS, &dims); i-- > 0;)

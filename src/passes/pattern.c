@@ -27,6 +27,19 @@ bool pattern_match(const char *pattern, const char *name)
 	       (strncmp(pattern, PREFIX, n) == 0 && match_atoms(pattern + n, name));
 }
 
+enum fs_status axis_named(const struct mesh *m, const char *name, int *axis, struct diag *d)
+{
+	char has[MAX_AXES * 32] = "";
+	*axis = mesh_find(m, name);
+	if (*axis >= 0)
+		return FS_OK;
+	for (int i = 0; i < m->count; i++)
+		snprintf(has + strlen(has), sizeof(has) - strlen(has), "%s%s=%d", i ? "," : "", m->axis[i].name, m->axis[i].size);
+	if (m->count == 0)
+		return diag_set(d, FS_INVALID, "there is no mesh, so no axis '%s'; give --mesh", name);
+	return diag_set(d, FS_INVALID, "the mesh has no axis '%s' (it has %s)", name, has);
+}
+
 /* --- nearest names --- */
 
 #define LONGEST 128

@@ -31,7 +31,6 @@ struct place {
 	struct name_list names;     /* everything a rule could have meant */
 };
 
-
 /* The axis named `tp`, else the only one. */
 static enum fs_status default_axis(const struct mesh *m, int *axis, struct diag *d)
 {
@@ -62,8 +61,7 @@ static enum fs_status parse_value(const struct place *p, const char *value, cons
 		return default_axis(p->mesh, axis, d);
 	char axis_name[16];
 	snprintf(axis_name, sizeof(axis_name), "%.*s", (int)(colon - value), value);
-	*axis = mesh_find(p->mesh, axis_name);
-	return *axis >= 0 ? FS_OK : diag_set(d, FS_INVALID, "'%s': the mesh has no axis '%s'", value, axis_name);
+	return axis_named(p->mesh, axis_name, axis, d);
 }
 
 /* --- what a pattern names --- */
@@ -96,21 +94,45 @@ static bool is_parameter(const struct graph *g, struct node_id n)
 	return graph_op(g, n) == OP_PARAM;
 }
 
-/* The last node of a module whose value leaves it: its output. */
-static struct node_id module_output(const struct place *p, const char *pattern, struct node_id after)
+typedef VEC(struct node_id) node_list;
+
+/* The module that a pattern names, and that node n is in: n's own, or one around it; NULL: none. */
+static const char *named_module(const struct place *p, struct node_id n, const char *pattern)
 {
-	for (uint32_t i = after.i + 1; i < p->g->nodes.count; i++) {
-		struct node_id n = { i };
-		const char *module = graph_prov(p->g, n)->module;
-		if (op_is_source(graph_op(p->g, n)) || module == NULL || !pattern_match(pattern, module))
-			continue;
-		bool last = true;
-		for (uint32_t k = p->uses.first[i]; k < p->uses.first[i + 1]; k++)
-			last &= graph_prov(p->g, p->uses.at[k])->module != module;
-		if (last)
-			return n;
+	const char *module = graph_prov(p->g, n)->module;
+	for (size_t size = module == NULL ? 0 : strlen(module); size > 0; size--) {
+		const char *name = module[size] == '\0' || module[size] == '.' ? context_intern_n(p->g->context, module, size) : NULL;
+		if (name != NULL && pattern_match(pattern, name))
+			return name;
 	}
-	return NODE_NONE;
+	return NULL;
+}
+
+/* No user of n is in the module. */
+static bool leaves(const struct place *p, struct node_id n, const char *module, const char *pattern)
+{
+	for (uint32_t k = p->uses.first[n.i]; k < p->uses.first[n.i + 1]; k++)
+		if (named_module(p, p->uses.at[k], pattern) == module)
+			return false;
+	return true;
+}
+
+/* Of each module that the pattern names, the last node whose value leaves it: its output. */
+static void module_outputs(const struct place *p, const char *pattern, node_list *out)
+{
+	VEC(const char *) done = { 0 };
+	for (uint32_t i = p->g->nodes.count; i-- > 1;) {
+		struct node_id n = { i };
+		const char *module = op_is_source(graph_op(p->g, n)) ? NULL : named_module(p, n, pattern);
+		uint32_t k = done.count;
+		while (module != NULL && k > 0 && done.items[k - 1] != module)
+			k--;
+		if (module == NULL || k > 0 || !leaves(p, n, module, pattern))
+			continue;
+		*vec_push(&done) = module;
+		*vec_push(out) = n;
+	}
+	vec_release(&done);
 }
 
 /* --- pinning --- */
@@ -122,16 +144,30 @@ static void pin_axis(struct place *p, struct node_id n, int axis, int dim)
 	p->constrained[n.i] |= 1u << axis;
 }
 
-static enum fs_status style_parameter(struct place *p, const struct style *style, int axis, struct node_id n, struct diag *d)
+/* Does the pattern name the embedding that the parameter is the table of, or the style speak of one? */
+static bool means_table(const struct place *p, const struct style *style, const char *pattern, const param_users *users)
+{
+	for (uint32_t i = 0; i < users->count; i++) {
+		const char *module = graph_prov(p->g, users->items[i].user)->module;
+		if (graph_op(p->g, users->items[i].user) == OP_EMBEDDING && module != NULL && pattern_match(pattern, module))
+			return true;
+	}
+	return style->embedding;
+}
+
+static enum fs_status style_parameter(struct place *p, const struct style *style, int axis, struct node_id n,
+				      const char *pattern, const param_users *users, struct diag *d)
 {
 	struct param_use u;
-	style_uses(p->g, &p->uses, n, &u);
-	int dim = style_dim(style, &u);
+	style_uses(p->g, n, users, &u);
+	int dim = style_dim(style, &u, means_table(p, style, pattern, users));
 	p->matched[n.i] = true;
 	if (dim == STYLE_NO_ROLE)
-		return diag_set(d, FS_INVALID, "style %s needs the weight of a matmul or an embedding, and '%s' is none", style->name,
-				graph_string(p->g, n, ATTR_NAME));
+		return diag_set(d, FS_INVALID, "style %s needs the weight of a matmul or an embedding, and '%s' is none; "
+				"a placement says it by number, as in %s:S(0)", style->name, graph_string(p->g, n, ATTR_NAME),
+				p->mesh->axis[axis].name);
 	pin_axis(p, n, axis, dim);
+	p->hard[n.i] &= ~(1u << axis);
 	if (dim >= 0 && (u.dim_n >= 0 || u.embedding))
 		p->hard[n.i] |= 1u << axis;
 	return FS_OK;
@@ -150,40 +186,48 @@ static struct node_id layer_output(const struct place *p, struct node_id product
 	return product;
 }
 
-/* Pins the outputs of the layers that use parameter n as their weight. */
-static void style_output(struct place *p, int axis, struct node_id n)
+/* Pins the outputs of the layers that use the parameter as their weight. */
+static void style_output(struct place *p, int axis, const param_users *users)
 {
-	for (uint32_t k = p->uses.first[n.i]; k < p->uses.first[n.i + 1]; k++)
-		if (graph_op(p->g, p->uses.at[k]) == OP_MATMUL || graph_op(p->g, p->uses.at[k]) == OP_EMBEDDING)
-			pin_axis(p, layer_output(p, p->uses.at[k]), axis, -1);
+	for (uint32_t i = 0; i < users->count; i++) {
+		struct node_id user = users->items[i].user;
+		if (graph_op(p->g, user) == OP_MATMUL || graph_op(p->g, user) == OP_EMBEDDING)
+			pin_axis(p, layer_output(p, user), axis, -1);
+	}
 }
 
 /* sequence_parallel: the module's output is sharded on its sequence dim. */
 static void style_sequence(struct place *p, const char *pattern, int axis)
 {
-	struct node_id n = NODE_NONE;
-	while (node_is(n = module_output(p, pattern, n))) {
-		int rank = graph_type(p->g, n)->rank;
+	node_list outputs = { 0 };
+	module_outputs(p, pattern, &outputs);
+	for (uint32_t i = 0; i < outputs.count; i++) {
+		int rank = graph_type(p->g, outputs.items[i])->rank;
 		if (rank >= 2)
-			pin_axis(p, n, axis, rank >= 3 ? 1 : 0);
+			pin_axis(p, outputs.items[i], axis, rank >= 3 ? 1 : 0);
 	}
+	vec_release(&outputs);
 }
 
 static enum fs_status apply_style(struct place *p, const struct request *r, const struct style *style, int axis,
 				  int *hits, struct diag *d)
 {
-	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
+	enum fs_status status = FS_OK;
+	for (uint32_t i = 1; i < p->g->nodes.count && status == FS_OK; i++) {
 		struct node_id n = { i };
+		param_users users = { 0 };
 		if (!is_parameter(p->g, n) || !names_parameter(p, n, r->pattern))
 			continue;
 		(*hits)++;
-		TRY(style_parameter(p, style, axis, n, d));
+		style_users(p->g, &p->uses, n, &users);
+		status = style_parameter(p, style, axis, n, r->pattern, &users, d);
 		if (style->gather_output)
-			style_output(p, axis, n);
+			style_output(p, axis, &users);
+		vec_release(&users);
 	}
-	if (style->sequence)
+	if (style->sequence && status == FS_OK)
 		style_sequence(p, r->pattern, axis);
-	return FS_OK;
+	return status;
 }
 
 /* Axes that a placement's text names, R among them. */
@@ -212,6 +256,7 @@ static enum fs_status place_value(struct place *p, struct node_id n, const char 
 	for (int i = 0; i < want.count; i++)
 		placement_set(&p->pin[n.i], want.at[i].axis, &want.at[i]);
 	p->constrained[n.i] |= named;
+	p->hard[n.i] &= ~named;
 	return FS_OK;
 }
 
@@ -220,6 +265,18 @@ static bool names_value(const struct place *p, struct node_id n, const char *pat
 {
 	const char *name = graph_string(p->g, n, ATTR_NAME), *node = graph_prov(p->g, n)->node;
 	return (name != NULL && pattern_match(pattern, name)) || (node != NULL && pattern_match(pattern, node));
+}
+
+static enum fs_status place_modules(struct place *p, const struct request *r, int *hits, struct diag *d)
+{
+	node_list outputs = { 0 };
+	enum fs_status status = FS_OK;
+	module_outputs(p, r->pattern, &outputs);
+	for (uint32_t i = 0; i < outputs.count && status == FS_OK; i++)
+		status = place_value(p, outputs.items[i], r->value, d);
+	*hits += (int)outputs.count;
+	vec_release(&outputs);
+	return status;
 }
 
 static enum fs_status apply_placement(struct place *p, const struct request *r, int *hits, struct diag *d)
@@ -238,12 +295,7 @@ static enum fs_status apply_placement(struct place *p, const struct request *r, 
 			(*hits)++;
 			TRY(place_value(p, p->g->outputs.items[i].value, r->value, d));
 		}
-	struct node_id n = NODE_NONE;
-	while (*hits == 0 && node_is(n = module_output(p, r->pattern, n))) {
-		(*hits)++;
-		TRY(place_value(p, n, r->value, d));
-	}
-	return FS_OK;
+	return *hits == 0 ? place_modules(p, r, hits, d) : FS_OK;
 }
 
 /* --- requests --- */
@@ -268,7 +320,7 @@ static enum fs_status no_match(struct place *p, const struct request *r, bool va
 	collect_names(p, values);
 	names_nearest(&p->names, r->pattern, nearest, sizeof(nearest));
 	return diag_set(d, FS_INVALID, "%s: '%s' matches no %s; nearest: %s", r->origin, r->pattern,
-			values ? "parameter, input or value" : "parameter", nearest);
+			values ? "parameter, input or value" : "parameter", nearest[0] ? nearest : "there are none");
 }
 
 static enum fs_status apply(struct place *p, const struct request *r, bool styles_too, struct diag *d)

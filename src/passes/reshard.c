@@ -1,4 +1,4 @@
-/* Dijkstra over placements: a few dozen states at most, so the queue is an array. */
+/* Dijkstra over placements: a few dozen states, mostly; the queue is a heap, ties go to the state seen first. */
 #include "reshard.h"
 
 #include <string.h>
@@ -11,6 +11,8 @@ struct state {
 	bool done;
 };
 
+struct queued { uint64_t price; int state; };
+
 struct search {
 	const struct machine *machine;
 	const struct mesh *mesh;
@@ -18,19 +20,86 @@ struct search {
 	const struct wire *wire;
 	const struct placement *goal;
 	VEC(struct state) states;
+	struct hash_table table;
+	VEC(struct queued) queue; /* a heap; what is done already is passed over */
 };
+
+/* More would take longer than it is worth. */
+#define MOST_STATES 4096
+
+/* --- states and the queue --- */
+
+struct state_query { const struct search *s; const struct placement *at; };
+
+static bool same_state(const void *context, uint32_t i)
+{
+	const struct state_query *q = context;
+	return memcmp(&q->s->states.items[i].at, q->at, sizeof(*q->at)) == 0;
+}
 
 static int find_state(struct search *s, const struct placement *p)
 {
-	for (uint32_t i = 0; i < s->states.count; i++)
-		if (memcmp(&s->states.items[i].at, p, sizeof(*p)) == 0)
-			return (int)i;
+	struct state_query q = { s, p };
+	uint64_t hash = hash_bytes(p, sizeof(*p), 0);
+	uint32_t i = hash_find(&s->table, hash, same_state, &q);
+	if (i != UINT32_MAX)
+		return (int)i;
 	struct state *made = vec_push(&s->states);
 	made->at = *p;
 	made->price = PRICE_INF;
 	made->before = -1;
+	hash_insert(&s->table, hash, s->states.count - 1);
 	return (int)s->states.count - 1;
 }
+
+static bool sooner(const struct queued *a, const struct queued *b)
+{
+	return a->price != b->price ? a->price < b->price : a->state < b->state;
+}
+
+static void swap_queued(struct queued *a, struct queued *b)
+{
+	struct queued t = *a;
+	*a = *b;
+	*b = t;
+}
+
+static void enqueue(struct search *s, int state)
+{
+	uint32_t i = s->queue.count;
+	*vec_push(&s->queue) = (struct queued){ s->states.items[state].price, state };
+	struct queued *q = s->queue.items;
+	for (; i > 0 && sooner(&q[i], &q[(i - 1) / 2]); i = (i - 1) / 2)
+		swap_queued(&q[i], &q[(i - 1) / 2]);
+}
+
+static struct queued dequeue(struct search *s)
+{
+	struct queued *q = s->queue.items, first = q[0];
+	uint32_t count = --s->queue.count;
+	q[0] = q[count];
+	for (uint32_t i = 0, child = 1; child < count; child = 2 * i + 1) {
+		child += child + 1 < count && sooner(&q[child + 1], &q[child]);
+		if (!sooner(&q[child], &q[i]))
+			break;
+		swap_queued(&q[child], &q[i]);
+		i = child;
+	}
+	return first;
+}
+
+/* The nearest state that is not done; -1: there is none. */
+static int cheapest(struct search *s)
+{
+	while (s->queue.count > 0) {
+		int i = dequeue(s).state;
+		if (!s->states.items[i].done)
+			return i;
+	}
+	return -1;
+}
+
+/* --- moves and their prices --- */
 
 /* Shape of the largest shard of `p`, the axes of `without` taken as not there. */
 static void shape_without(const struct search *s, const struct placement *p, uint32_t without, int64_t *shape)
@@ -92,6 +161,7 @@ static void relax(struct search *s, int i, struct move move, label from, label t
 		there->price = price;
 		there->before = i;
 		there->move = move;
+		enqueue(s, to_state);
 	}
 }
 
@@ -193,16 +263,6 @@ static void expand(struct search *s, int i, const struct placement *to)
 	}
 }
 
-static int cheapest(const struct search *s)
-{
-	int best = -1;
-	for (uint32_t i = 0; i < s->states.count; i++)
-		if (!s->states.items[i].done && s->states.items[i].price < PRICE_INF &&
-		    (best < 0 || s->states.items[i].price < s->states.items[best].price))
-			best = (int)i;
-	return best;
-}
-
 static bool read_path(const struct search *s, int end, struct reshard_path *out)
 {
 	int count = 0;
@@ -217,6 +277,57 @@ static bool read_path(const struct search *s, int end, struct reshard_path *out)
 	return true;
 }
 
+/* --- where there are too many placements: gather what differs, slice --- */
+
+static void append(struct search *s, struct reshard_path *out, struct move m, label from, label to)
+{
+	const struct placement *here = out->count == 0 ? &s->states.items[0].at : &out->move[out->count - 1].after;
+	out->price += price_of(s, here, &m, from, to);
+	placement_canonical(&m.after);
+	out->move[out->count++] = m;
+}
+
+/* Does the goal have this part, and the same axes outside it? */
+static bool stays(const struct placement *p, int part, const struct placement *goal)
+{
+	int at = 0;
+	for (int i = 0; i <= part; i++) {
+		if (p->at[i].kind != PART_SHARD || p->at[i].dim != p->at[part].dim)
+			continue;
+		while (at < goal->count && (goal->at[at].kind != PART_SHARD || goal->at[at].dim != p->at[part].dim))
+			at++;
+		if (at == goal->count || goal->at[at++].axis != p->at[i].axis)
+			return false;
+	}
+	return true;
+}
+
+static bool gather_and_slice(struct search *s, struct reshard_path *out)
+{
+	struct placement here = s->states.items[0].at;
+	*out = (struct reshard_path){ 0 };
+	for (int i = here.count; i-- > 0;) {
+		struct part p = here.at[i];
+		int at = placement_find(s->goal, p.axis);
+		bool shard = p.kind == PART_SHARD;
+		if (shard ? stays(&here, i, s->goal) : at >= 0 && s->goal->at[at].kind == p.kind)
+			continue;
+		placement_set(&here, p.axis, NULL);
+		struct move m = { shard ? OP_ALL_GATHER : OP_ALL_REDUCE, 1u << p.axis, p.dim, 0, shard ? 0 : p.kind, here };
+		append(s, out, m, shard ? LABEL_S(p.dim) : partial_label(p.kind), LABEL_R);
+	}
+	for (int i = 0; i < s->goal->count; i++) {
+		struct part p = s->goal->at[i];
+		if (placement_find(&here, p.axis) >= 0)
+			continue;
+		if (p.kind != PART_SHARD)
+			return false;
+		placement_set(&here, p.axis, &p);
+		append(s, out, (struct move){ OP_SHARD, 1u << p.axis, 0, p.dim, 0, here }, LABEL_R, LABEL_S(p.dim));
+	}
+	return placement_equal(&here, s->goal);
+}
+
 bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t, const struct wire *wire,
 		  const struct placement *from, const struct placement *to, struct reshard_path *out)
 {
@@ -226,14 +337,19 @@ bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct
 	placement_canonical(&goal);
 	int first = find_state(&s, &start);
 	s.states.items[first].price = 0;
+	enqueue(&s, first);
 	bool found = false;
-	for (int i; !found && (i = cheapest(&s)) >= 0;) {
+	for (int i; !found && s.states.count <= MOST_STATES && (i = cheapest(&s)) >= 0;) {
 		s.states.items[i].done = true;
 		if (memcmp(&s.states.items[i].at, &goal, sizeof(goal)) == 0)
 			found = read_path(&s, i, out);
 		else
 			expand(&s, i, &goal);
 	}
+	if (!found && s.states.count > MOST_STATES)
+		found = gather_and_slice(&s, out);
 	vec_release(&s.states);
+	vec_release(&s.queue);
+	hash_release(&s.table);
 	return found;
 }

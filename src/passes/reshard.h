@@ -19,8 +19,10 @@ struct reshard_path { int count; struct move move[MAX_MOVES]; uint64_t price; };
 
 /*
  * Shortest path (Dijkstra) over the placements of a value of type `t` (t->place is not read).  Moves
- * act on the innermost axes of a dim; reductions and gathers may take several axes at once.  False:
- * there is none (to P, or from one P to another).  `wire`: how all users of the goal cast it.
+ * act on the innermost axes of a dim; reductions and gathers may take several axes at once; slices are
+ * as the goal has them.  Where there are too many placements to search (five axes and more), the path is to
+ * gather what differs and slice.  False: there is none (to P, or from one P to another).  `wire`: how
+ * all users of the goal cast it.
  */
 bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t, const struct wire *wire,
 		  const struct placement *from, const struct placement *to, struct reshard_path *out);

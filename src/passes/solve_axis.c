@@ -32,13 +32,32 @@ static bool source_carries(const struct work *w, struct node_id n)
 	enum op op = graph_op(w->s->g, n);
 	const struct type *t = graph_type(w->s->g, n);
 	return w->s->axis[w->axis].produced[n.i] != LABEL_R ||
-	       (op == OP_PARAM && graph_int(w->s->g, n, ATTR_BUFFER, 0) == 0) ||
+	       (op == OP_PARAM && (graph_int(w->s->g, n, ATTR_BUFFER, 0) == 0 || dtype_class((enum dtype)t->dtype) == DC_FP8)) ||
 	       (op == OP_INPUT && dtype_class((enum dtype)t->dtype) >= DC_FP8);
+}
+
+/* May not be gathered: a parameter with a style, and what is but another form of it. */
+static bool is_hard(const struct work *w, struct node_id n)
+{
+	switch (graph_op(w->s->g, n)) {
+	case OP_PARAM:
+		return graph_int(w->s->g, n, ATTR_HARD, 0) >> w->axis & 1;
+	case OP_CAST:
+	case OP_COPY:
+	case OP_PERMUTE:
+		return w->hard[graph_operand(w->s->g, n, 0).i];
+	case OP_MUL:
+	case OP_DIV: /* codes and their scale */
+		return w->hard[graph_operand(w->s->g, n, 0).i] || w->hard[graph_operand(w->s->g, n, 1).i];
+	default:
+		return false;
+	}
 }
 
 /* Masks and tables of more elements are worth a shard. */
 #define MANY_ELEMENTS ((int64_t)1 << 22)
 
+/* Which values have no choice, and which may not be gathered. */
 static void find_fixed(struct work *w)
 {
 	const struct graph *g = w->s->g;
@@ -49,6 +68,7 @@ static void find_fixed(struct work *w)
 		for (int k = 0; k < graph_node(g, n)->count; k++)
 			carries |= !w->fixed[graph_operand(g, n, k).i];
 		w->fixed[i] = !carries;
+		w->hard[i] = is_hard(w, n);
 	}
 }
 
@@ -137,8 +157,7 @@ static uint32_t domain_of(struct work *w, struct node_id n)
 	bool source = op_is_source(graph_op(g, n));
 	label_set produced = source ? (label_set)(1u << w->s->axis[w->axis].produced[n.i])
 				    : w->classes.items[w->op_class[n.i]].made;
-	bool hard = source && (graph_int(g, n, ATTR_HARD, 0) >> w->axis & 1);
-	label_set wanted = w->uses[n.i] > 1 && !hard ? held_labels(w, n) : 0;
+	label_set wanted = w->uses[n.i] > 1 && !w->hard[n.i] ? held_labels(w, n) : 0;
 	for (uint32_t i = 0; i < w->domains.count; i++)
 		if (w->domains.items[i].produced == produced && w->domains.items[i].wanted == wanted)
 			return i;
@@ -197,7 +216,7 @@ static void add_hold(struct work *w, struct node_id n)
 	factor_graph_add(&w->fg, 1, &w->value_var[n.i], cost);
 }
 
-/* A hard parameter is used as it lies, or, where it is whole, sliced. */
+/* A hard value is used as it lies, or, where it is whole, sliced. */
 static uint64_t hard_price(label pinned, label want)
 {
 	return pinned == LABEL_R || pinned == want ? 0 : PRICE_INF;
@@ -227,7 +246,7 @@ static void add_operand(struct work *w, struct node_id n, int k)
 		return;
 	}
 	bool casts = w->s->wires.casts != NULL && w->s->wires.casts[graph_node(w->s->g, n)->first + (uint32_t)k];
-	bool hard = graph_op(w->s->g, x) == OP_PARAM && (graph_int(w->s->g, x, ATTR_HARD, 0) >> w->axis & 1), fresh;
+	bool hard = w->hard[x.i], fresh;
 	const struct domain *d = &w->domains.items[w->domain[x.i]];
 	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)k << 16, w->domain[x.i], w->value_class[x.i],
 			    w->op_class[n.i] };
@@ -368,6 +387,7 @@ static void work_init(struct work *w)
 	size_t n = w->s->g->nodes.count;
 	w->uses = arena_array(&w->arena, n, sizeof(*w->uses));
 	w->fixed = arena_array(&w->arena, n, sizeof(*w->fixed));
+	w->hard = arena_array(&w->arena, n, sizeof(*w->hard));
 	w->wanted = arena_array(&w->arena, n, sizeof(*w->wanted));
 	w->op_class = arena_array(&w->arena, n, sizeof(*w->op_class));
 	w->value_class = arena_array(&w->arena, n, sizeof(*w->value_class));

@@ -41,6 +41,7 @@ struct work {
 	struct factor_graph fg;
 	uint16_t *uses;             /* by node, outputs counted */
 	bool *fixed;                /* by node: R, no variable */
+	bool *hard;                 /* by node: may not be gathered */
 	label_set *wanted;          /* by node */
 	uint32_t *op_class;         /* by node */
 	uint32_t *value_class;      /* by node */

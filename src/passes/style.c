@@ -3,24 +3,24 @@
 #include <string.h>
 
 static const struct style styles[] = {
-	/*  name                           kind             gather_output  sequence */
-	{ "colwise",                       STYLE_COLWISE,   false,         false },
-	{ "rowwise",                       STYLE_ROWWISE,   false,         false },
-	{ "colwise_rep",                   STYLE_COLWISE,   true,          false },
-	{ "colwise_gather_output",         STYLE_COLWISE,   true,          false },
-	{ "rowwise_rep",                   STYLE_ROWWISE,   false,         false },
-	{ "rowwise_split_input",           STYLE_ROWWISE,   false,         false },
-	{ "local_colwise",                 STYLE_COLWISE,   false,         false },
-	{ "local_rowwise",                 STYLE_ROWWISE,   false,         false },
-	{ "packed_colwise",                STYLE_COLWISE,   false,         false },
-	{ "packed_rowwise",                STYLE_ROWWISE,   false,         false },
-	{ "local_packed_colwise",          STYLE_COLWISE,   false,         false },
-	{ "local_packed_rowwise",          STYLE_ROWWISE,   false,         false },
-	{ "embedding_rowwise",             STYLE_ROWWISE,   false,         false },
-	{ "embedding_colwise",             STYLE_COLWISE,   false,         false },
-	{ "sequence_parallel",             STYLE_REPLICATE, false,         true },
-	{ "replicate",                     STYLE_REPLICATE, false,         false },
-	{ "replicated_with_grad_allreduce", STYLE_REPLICATE, false,        false },
+	/*  name                           kind             gather_output  sequence  embedding */
+	{ "colwise",                       STYLE_COLWISE,   false,         false,    false },
+	{ "rowwise",                       STYLE_ROWWISE,   false,         false,    false },
+	{ "colwise_rep",                   STYLE_COLWISE,   true,          false,    false },
+	{ "colwise_gather_output",         STYLE_COLWISE,   true,          false,    false },
+	{ "rowwise_rep",                   STYLE_ROWWISE,   false,         false,    false },
+	{ "rowwise_split_input",           STYLE_ROWWISE,   false,         false,    false },
+	{ "local_colwise",                 STYLE_COLWISE,   false,         false,    false },
+	{ "local_rowwise",                 STYLE_ROWWISE,   false,         false,    false },
+	{ "packed_colwise",                STYLE_COLWISE,   false,         false,    false },
+	{ "packed_rowwise",                STYLE_ROWWISE,   false,         false,    false },
+	{ "local_packed_colwise",          STYLE_COLWISE,   false,         false,    false },
+	{ "local_packed_rowwise",          STYLE_ROWWISE,   false,         false,    false },
+	{ "embedding_rowwise",             STYLE_ROWWISE,   false,         false,    true },
+	{ "embedding_colwise",             STYLE_COLWISE,   false,         false,    true },
+	{ "sequence_parallel",             STYLE_REPLICATE, false,         true,     false },
+	{ "replicate",                     STYLE_REPLICATE, false,         false,    false },
+	{ "replicated_with_grad_allreduce", STYLE_REPLICATE, false,        false,    false },
 };
 #define STYLES (sizeof(styles) / sizeof(styles[0]))
 
@@ -58,43 +58,87 @@ static void matmul_use(const struct graph *g, struct node_id user, struct node_i
 	}
 }
 
-/* Users see the parameter through casts. */
-static void visit(const struct graph *g, const struct uses *u, struct node_id value, struct param_use *out)
+static bool same_shape(const struct graph *g, struct node_id a, struct node_id b)
 {
-	for (uint32_t k = u->first[value.i]; k < u->first[value.i + 1]; k++) {
-		struct node_id user = u->at[k];
-		switch (graph_op(g, user)) {
-		case OP_CAST:
-		case OP_COPY:
-			visit(g, u, user, out);
-			break;
-		case OP_MATMUL:
-			matmul_use(g, user, value, out);
-			break;
-		case OP_EMBEDDING:
-			out->embedding |= node_same(graph_operand(g, user, 0), value);
-			break;
-		case OP_ADD:
-			out->bias |= out->rank == 1;
-			break;
-		default:
-			break;
+	const struct type *s = graph_type(g, a), *t = graph_type(g, b);
+	return s->rank == t->rank && memcmp(s->dim, t->dim, sizeof(s->dim[0]) * s->rank) == 0;
+}
+
+static bool is_fp8(const struct graph *g, struct node_id n)
+{
+	return dtype_class((enum dtype)graph_type(g, n)->dtype) == DC_FP8;
+}
+
+/* Is the user but another form of the parameter: a cast, a copy, or codes times their scale? */
+static bool is_form(const struct graph *g, struct node_id param, struct node_id user)
+{
+	enum op op = graph_op(g, user);
+	return op == OP_CAST || op == OP_COPY || ((op == OP_MUL || op == OP_DIV) && is_fp8(g, param) && same_shape(g, param, user));
+}
+
+/* Does the user scale codes by `value`? */
+static bool scales_codes(const struct graph *g, struct node_id user, struct node_id value)
+{
+	if (graph_op(g, user) != OP_MUL && graph_op(g, user) != OP_DIV)
+		return false;
+	struct node_id codes = graph_operand(g, user, node_same(graph_operand(g, user, 0), value));
+	while (graph_op(g, codes) == OP_CAST || graph_op(g, codes) == OP_COPY)
+		codes = graph_operand(g, codes, 0);
+	return is_fp8(g, codes);
+}
+
+/* The dim along which there is more than one element, where only one is such; else -1. */
+static int only_dim(const struct type *t)
+{
+	int found = -1;
+	for (int i = 0; i < t->rank; i++) {
+		if (t->dim[i] > 1 && found >= 0)
+			return -1;
+		found = t->dim[i] > 1 ? i : found;
+	}
+	return found;
+}
+
+void style_users(const struct graph *g, const struct uses *u, struct node_id param, param_users *out)
+{
+	VEC(struct node_id) todo = { 0 };
+	*vec_push(&todo) = param;
+	while (todo.count > 0) {
+		struct node_id value = todo.items[--todo.count];
+		for (uint32_t k = u->first[value.i]; k < u->first[value.i + 1]; k++) {
+			struct node_id user = u->at[k];
+			if (is_form(g, param, user))
+				*vec_push(&todo) = user;
+			else
+				*vec_push(out) = (struct param_user){ user, value };
 		}
 	}
+	vec_release(&todo);
 }
 
-void style_uses(const struct graph *g, const struct uses *u, struct node_id param, struct param_use *out)
+void style_uses(const struct graph *g, struct node_id param, const param_users *users, struct param_use *out)
 {
 	*out = (struct param_use){ .rank = graph_type(g, param)->rank, .dim_n = -1, .dim_k = -1 };
-	visit(g, u, param, out);
+	for (uint32_t i = 0; i < users->count; i++) {
+		const struct param_user *p = &users->items[i];
+		enum op op = graph_op(g, p->user);
+		if (op == OP_MATMUL)
+			matmul_use(g, p->user, p->value, out);
+		out->embedding |= op == OP_EMBEDDING && node_same(graph_operand(g, p->user, 0), p->value);
+		out->bias |= op == OP_ADD && out->rank == 1;
+		out->scale |= scales_codes(g, p->user, p->value);
+	}
+	out->dim_scale = only_dim(graph_type(g, param));
 }
 
-int style_dim(const struct style *s, const struct param_use *u)
+int style_dim(const struct style *s, const struct param_use *u, bool as_table)
 {
 	if (s->kind == STYLE_REPLICATE || u->rank == 0)
 		return -1;
 	bool colwise = s->kind == STYLE_COLWISE;
-	if (u->dim_n >= 0 || u->dim_k >= 0) {
+	if (u->scale)
+		return colwise ? u->dim_scale : -1;
+	if ((u->dim_n >= 0 || u->dim_k >= 0) && !(u->embedding && as_table)) {
 		int dim = colwise ? u->dim_n : u->dim_k;
 		return dim >= 0 ? dim : STYLE_NO_ROLE;
 	}

@@ -21,6 +21,7 @@
  */
 #include "machine.h"
 #include "passes.h"
+#include "pattern.h"
 #include "recipe.h"
 
 #include <stdlib.h>
@@ -147,15 +148,17 @@ static struct quantized quantize(struct swap *s, struct node_id x, const struct 
 
 /* --- wide products --- */
 
-/* Is the product partial, and reduced by every user? Then it may stay wide till after that. */
+/* Is the value partial, and only reduced, until it is whole? Then it may stay wide till after that. */
 static bool only_reduced(const struct swap *s, struct node_id n)
 {
 	const struct graph *g = s->r.from;
-	if (!placement_has_partial(&graph_type(g, n)->place) || s->uses.first[n.i] == s->uses.first[n.i + 1])
+	uint32_t first = s->uses.first[n.i], end = s->uses.first[n.i + 1];
+	if (!placement_has_partial(&graph_type(g, n)->place) || first == end)
 		return false;
-	for (uint32_t k = s->uses.first[n.i]; k < s->uses.first[n.i + 1]; k++) {
-		enum op op = graph_op(g, s->uses.at[k]);
-		if (op != OP_REDUCE_SCATTER && op != OP_ALL_REDUCE)
+	for (uint32_t k = first; k < end; k++) {
+		struct node_id u = s->uses.at[k]; /* each takes an axis away, so this ends */
+		bool reduces = graph_op(g, u) == OP_REDUCE_SCATTER || graph_op(g, u) == OP_ALL_REDUCE;
+		if (!reduces || (placement_has_partial(&graph_type(g, u)->place) && !only_reduced(s, u)))
 			return false;
 	}
 	return true;
@@ -261,20 +264,24 @@ static bool pays(const struct swap *s, struct node_id n)
 	return high / 2 > bytes / s->machine->memory * 1e12;
 }
 
-static bool wanted(struct swap *s, struct node_id n, struct recipe *recipe)
+#define AUTO_REASON "--fp8-auto: faster without, on the local shapes"
+
+static bool wanted(const struct swap *s, struct node_id n, struct recipe *recipe)
 {
 	const char *name = graph_string(s->r.from, n, ATTR_RECIPE);
 	struct diag d = { 0 };
-	if (name == NULL || recipe_find(name, recipe, &d) != FS_OK || recipe->forward == DT_NONE)
-		return false;
-	if (!s->c->fp8_auto || pays(s, n))
-		return true;
+	return name != NULL && recipe_find(name, recipe, &d) == FS_OK && recipe->forward != DT_NONE;
+}
+
+static void note_refusal(const struct swap *s, struct node_id n, struct attrs *a)
+{
 	struct matmul_report *r = report_of(s, n);
 	if (r != NULL) {
 		r->recipe = "none";
-		r->reason = "--fp8-auto: faster without, on the local shapes";
+		r->reason = AUTO_REASON;
 	}
-	return false;
+	attrs_string(a, ATTR_RECIPE, "none");
+	attrs_string(a, ATTR_REASON, AUTO_REASON);
 }
 
 /* Is the product partial over an axis on which row scales differ from shard to shard? */
@@ -287,6 +294,11 @@ static bool scales_differ(const struct swap *s, const struct quantized *q, const
 				return true;
 	}
 	return false;
+}
+
+static bool half_precision(const struct graph *g, struct node_id n)
+{
+	return graph_type(g, n)->dtype == DT_BF16 || graph_type(g, n)->dtype == DT_F16;
 }
 
 static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct recipe *recipe)
@@ -307,7 +319,7 @@ static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct
 	if (s->c->exact)
 		attrs_int(&a, ATTR_EXACT, 1);
 	bool wide = only_reduced(s, n), after = wide && s->c->exact && !scales_differ(s, q, &e);
-	if (wide && (after || s->c->reduce_f32)) {
+	if (after || (wide && s->c->reduce_f32 && half_precision(g, n))) {
 		struct wide w = { .equation = equation, .dtype = (enum dtype)t.dtype };
 		t.dtype = after ? DT_F64 : DT_F32;
 		if (after) {
@@ -321,33 +333,32 @@ static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct
 	return graph_emit_typed(s->r.to, OP_SCALED_MATMUL, in, after ? 2 : 4, &a, &t, prov);
 }
 
-/* --reduce-dtype f32 for matmuls that keep their dtype. */
-static struct node_id widen_matmul(struct swap *s, struct node_id n)
+/* A matmul that keeps its dtype; its sum is wide where --reduce-dtype f32 says so. */
+static struct node_id plain_matmul(struct swap *s, struct node_id n, bool refused)
 {
 	const struct graph *g = s->r.from;
 	struct node_id in[2] = { s->r.map[graph_operand(g, n, 0).i], s->r.map[graph_operand(g, n, 1).i] };
 	struct type t = *graph_type(g, n);
 	struct attrs a;
 	graph_attrs(g, n, &a);
-	set_wide(s, n, (struct wide){ .equation = graph_string(g, n, ATTR_EQ), .dtype = (enum dtype)t.dtype });
-	t.dtype = DT_F32;
-	attrs_int(&a, ATTR_DTYPE, DT_F32);
+	if (refused)
+		note_refusal(s, n, &a);
+	if (s->c->reduce_f32 && half_precision(g, n) && only_reduced(s, n)) {
+		set_wide(s, n, (struct wide){ .equation = graph_string(g, n, ATTR_EQ), .dtype = (enum dtype)t.dtype });
+		t.dtype = DT_F32;
+		attrs_int(&a, ATTR_DTYPE, DT_F32);
+	}
 	return graph_emit_typed(s->r.to, OP_MATMUL, in, 2, &a, &t, graph_node(g, n)->prov);
-}
-
-static bool half_precision(const struct graph *g, struct node_id n)
-{
-	return graph_type(g, n)->dtype == DT_BF16 || graph_type(g, n)->dtype == DT_F16;
 }
 
 static struct node_id swap_node(struct swap *s, struct node_id n)
 {
 	const struct graph *g = s->r.from;
 	struct recipe recipe;
-	if (graph_op(g, n) == OP_MATMUL && wanted(s, n, &recipe))
-		return swap_matmul(s, n, &recipe);
-	if (graph_op(g, n) == OP_MATMUL && s->c->reduce_f32 && half_precision(g, n) && only_reduced(s, n))
-		return widen_matmul(s, n);
+	if (graph_op(g, n) == OP_MATMUL) {
+		bool asked = wanted(s, n, &recipe), refused = asked && s->c->fp8_auto && !pays(s, n);
+		return asked && !refused ? swap_matmul(s, n, &recipe) : plain_matmul(s, n, refused);
+	}
 	if (graph_node(g, n)->count == 1 && s->wide[graph_operand(g, n, 0).i] != 0)
 		return reduce_wide(s, n);
 	return rebuild_copy(&s->r, n);
@@ -357,12 +368,12 @@ static enum fs_status read_scopes(struct swap *s, struct diag *d)
 {
 	for (uint32_t i = 0; i < s->c->scopes.count; i++) {
 		const struct request *r = &s->c->scopes.items[i];
-		int axis = mesh_find(s->mesh, r->pattern);
-		if (axis < 0)
-			return diag_set(d, FS_INVALID, "%s: the mesh has no axis '%s'", r->origin, r->pattern);
+		int axis;
+		if (axis_named(s->mesh, r->pattern, &axis, d) != FS_OK)
+			return diag_prefix(d, "%s '%s=%s'", r->origin, r->pattern, r->value);
 		bool local = strcmp(r->value, "local") == 0;
 		if (!local && strcmp(r->value, "global") != 0)
-			return diag_set(d, FS_INVALID, "%s: '%s=%s': the scope is local or global", r->origin, r->pattern, r->value);
+			return diag_set(d, FS_INVALID, "%s '%s=%s': the scope is local or global", r->origin, r->pattern, r->value);
 		*(local ? &s->local : &s->global) |= 1u << axis;
 	}
 	return FS_OK;

@@ -133,6 +133,14 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* A hard parameter, or a cast of one. */
+static bool is_hard(const struct trial *t, struct node_id n)
+{
+	while (graph_op(t->g, n) == OP_CAST || graph_op(t->g, n) == OP_COPY || graph_op(t->g, n) == OP_PERMUTE)
+		n = graph_operand(t->g, n, 0);
+	return graph_op(t->g, n) == OP_PARAM && graph_int(t->g, n, ATTR_HARD, 0) & 1;
+}
+
 /* The cheapest end of an output. */
 static uint64_t output_cost(const struct trial *t, struct node_id n, label produced, label held)
 {
@@ -156,7 +164,7 @@ static label produced_label(const struct trial *t, struct node_id n)
 /* All moves of value n where it is also held as `held`. */
 static uint64_t cost_held(const struct trial *t, struct node_id n, label produced, label held, int *users)
 {
-	bool hard = graph_op(t->g, n) == OP_PARAM && graph_int(t->g, n, ATTR_HARD, 0) & 1;
+	bool hard = is_hard(t, n);
 	uint64_t cost = move(t, n, produced, held);
 	*users = 0;
 	for (uint32_t u = t->uses.first[n.i]; u < t->uses.first[n.i + 1]; u++) {
@@ -169,7 +177,7 @@ static uint64_t cost_held(const struct trial *t, struct node_id n, label produce
 				continue;
 			label want = t->fixed[user.i] ? LABEL_R : s->at[t->pick[user.i] * s->stride + k];
 			(*users)++;
-			cost += hard && want != produced ? PRICE_INF : least(move(t, n, produced, want), move(t, n, held, want));
+			cost += hard && produced == LABEL_R ? 0 : hard && want != produced ? PRICE_INF : least(move(t, n, produced, want), move(t, n, held, want));
 			cost = least(cost, PRICE_INF);
 		}
 	}
@@ -187,7 +195,7 @@ static uint64_t value_cost(const struct trial *t, struct node_id n)
 	int users;
 	label produced = produced_label(t, n);
 	uint64_t best = cost_held(t, n, produced, produced, &users);
-	bool hard = graph_op(t->g, n) == OP_PARAM && graph_int(t->g, n, ATTR_HARD, 0) & 1;
+	bool hard = is_hard(t, n);
 	for (int l = 0; l < LABEL_S(graph_type(t->g, n)->rank) && users > 1 && !hard && produced != LABEL_R; l++)
 		if (!is_partial((label)l))
 			best = least(best, cost_held(t, n, produced, (label)l, &users));
@@ -430,6 +438,54 @@ START_TEST(several_axes)
 }
 END_TEST
 
+/* --- with fp8: the whole way --- */
+
+static void run_all(uint64_t seed, const struct mesh *mesh, struct compile *c, char **text)
+{
+	static enum fs_status (*const run[])(struct graph **, struct compile *, struct diag *) = {
+		pass_assign_recipes, pass_solve, pass_partition, pass_swap_fp8, pass_move_casts, pass_bucket_amax,
+	};
+	static const char *const names[] = { "assign_recipes", "solve", "partition", "swap_fp8", "move_casts", "bucket_amax" };
+	struct context *context = context_create(mesh);
+	struct graph *g = random_graph(context, seed, 2 + (int)(seed % 12), false);
+	struct diag d = { 0 };
+	for (int i = 0; i < 6; i++) {
+		ck_assert_msg(run[i](&g, c, &d) == FS_OK, "seed %llu: %s: %s", (unsigned long long)seed, names[i], d.text);
+		verified(g, names[i], seed);
+	}
+	*text = text_of(g);
+	graph_destroy(g);
+	context_destroy(context);
+}
+
+/* What comes out stands by every rule, whatever was asked for, and is the same each time. */
+static void check_fp8(uint64_t seed)
+{
+	static const char *const recipes[] = { "rowwise", "tensorwise", "rowwise:pow2", "none" };
+	struct mesh mesh = mesh_of(seed, 1 + (int)(seed % 3));
+	char *text[2];
+	for (int i = 0; i < 2; i++) {
+		struct compile c = { .target = seed % 2 ? "h100" : "cpu", .exact = seed % 5 == 0, .reduce_f32 = seed % 7 < 2,
+				     .fp8_auto = seed % 11 == 0 };
+		*vec_push(&c.recipes) = (struct request){ NULL, recipes[seed % 4], "--fp8" };
+		if (seed / 8 % 3 > 0)
+			*vec_push(&c.scopes) = (struct request){ "pp", seed / 8 % 3 == 1 ? "local" : "global", "--scale-scope" };
+		run_all(seed, &mesh, &c, &text[i]);
+		compile_release(&c);
+	}
+	ck_assert_str_eq(text[0], text[1]);
+	free(text[0]);
+	free(text[1]);
+}
+
+START_TEST(fp8_passes)
+{
+	int rounds = counted("SOLVE_ROUNDS", 2000), first = counted("SOLVE_FIRST", 0);
+	for (int seed = first; seed < first + rounds; seed++)
+		check_fp8((uint64_t)seed);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("solve");
@@ -437,6 +493,7 @@ int main(void)
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, one_axis_is_optimal);
 	tcase_add_test(t, several_axes);
+	tcase_add_test(t, fp8_passes);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

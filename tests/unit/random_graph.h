@@ -159,7 +159,7 @@ static inline void make_matmul(struct random_graph *r)
 	struct type t = *type_at(r, in[0]);
 	int64_t dim[MAX_RANK];
 	for (int i = 0; i < forms[f].ranks[1]; i++)
-		dim[i] = draw_size(r);
+		dim[i] = draw(r, 3) ? 16 : draw_size(r);
 	for (int i = 0; i < forms[f].ranks[0]; i++)
 		if (forms[f].same[i] >= 0)
 			dim[forms[f].same[i]] = t.dim[i];
