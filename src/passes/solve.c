@@ -143,6 +143,7 @@ static struct solver *add_answer(struct answers *a)
 {
 	const struct solver *first = &a->at[0];
 	struct solver *s = &a->at[a->count++];
+	arena_release(&s->arena); /* of one that was no other answer */
 	*s = (struct solver){ .g = first->g, .mesh = first->mesh, .machine = first->machine, .reached = first->reached,
 			      .exact = first->exact };
 	labels_copy(s, first);

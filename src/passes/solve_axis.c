@@ -36,6 +36,14 @@ static bool source_carries(const struct work *w, struct node_id n)
 	       (op == OP_INPUT && dtype_class((enum dtype)t->dtype) >= DC_FP8);
 }
 
+/* A parameter or constant, in any form. */
+static bool is_given(const struct graph *g, struct node_id n)
+{
+	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY || graph_op(g, n) == OP_RESHAPE || graph_op(g, n) == OP_EXPAND)
+		n = graph_operand(g, n, 0);
+	return op_is_source(graph_op(g, n)) && graph_op(g, n) != OP_INPUT;
+}
+
 /* May not be gathered: a parameter with a style, and what is but another form of it. */
 static bool is_hard(const struct work *w, struct node_id n)
 {
@@ -48,7 +56,8 @@ static bool is_hard(const struct work *w, struct node_id n)
 		return w->hard[graph_operand(w->s->g, n, 0).i];
 	case OP_MUL:
 	case OP_DIV: /* codes and their scale */
-		return w->hard[graph_operand(w->s->g, n, 0).i] || w->hard[graph_operand(w->s->g, n, 1).i];
+		return (w->hard[graph_operand(w->s->g, n, 0).i] && is_given(w->s->g, graph_operand(w->s->g, n, 1))) ||
+		       (w->hard[graph_operand(w->s->g, n, 1).i] && is_given(w->s->g, graph_operand(w->s->g, n, 0)));
 	default:
 		return false;
 	}
@@ -142,13 +151,14 @@ static uint32_t make_domain(struct work *w, label_set produced, label_set wanted
 }
 
 /*
- * Labels worth holding: those that users want, and R, from which they can slice.  Of uneven shapes any: a label
- * that nobody wants may be the least padded to go by.
+ * Labels worth holding: those that users want, and R, from which they can slice.  Where chunks of the value are
+ * padded, any: a label that nobody wants may be the least padded to go by.
  */
-static label_set held_labels(const struct work *w, struct node_id n)
+static label_set held_labels(const struct work *w, struct node_id n, label_set produced)
 {
 	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
-	return c->even ? w->wanted[n.i] | 1u << LABEL_R : (label_set)((1u << LABEL_S(c->rank)) - 1);
+	label_set all = (label_set)((1u << LABEL_S(c->rank)) - 1), wanted = w->wanted[n.i] | 1u << LABEL_R;
+	return (produced | wanted) & c->uneven ? all : wanted;
 }
 
 static uint32_t domain_of(struct work *w, struct node_id n)
@@ -157,7 +167,7 @@ static uint32_t domain_of(struct work *w, struct node_id n)
 	bool source = op_is_source(graph_op(g, n));
 	label_set produced = source ? (label_set)(1u << w->s->axis[w->axis].produced[n.i])
 				    : w->classes.items[w->op_class[n.i]].made;
-	label_set wanted = w->uses[n.i] > 1 && !w->hard[n.i] ? held_labels(w, n) : 0;
+	label_set wanted = w->uses[n.i] > 1 && !w->hard[n.i] ? held_labels(w, n, produced) : 0;
 	for (uint32_t i = 0; i < w->domains.count; i++)
 		if (w->domains.items[i].produced == produced && w->domains.items[i].wanted == wanted)
 			return i;

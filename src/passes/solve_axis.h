@@ -28,7 +28,7 @@ struct value_class {
 	int64_t shape[MAX_RANK];
 	int rank, item;
 	bool cast;                  /* some users cast it */
-	bool even;                  /* all chunks of all dims are equal */
+	label_set uneven;           /* whose chunks are padded */
 	uint64_t price[LABEL_COUNT][LABEL_COUNT]; /* of the cheapest path */
 	uint64_t wire[LABEL_COUNT][LABEL_COUNT]; /* the same for those: of codes where they may move */
 };

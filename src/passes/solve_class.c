@@ -81,12 +81,14 @@ static void go_by_way(struct value_class *c)
 		}
 }
 
-static bool is_even(const int64_t *shape, int rank, int32_t ranks)
+/* Labels under which chunks are padded. */
+static label_set uneven_labels(const int64_t *shape, int rank, int32_t ranks)
 {
+	label_set set = 0;
 	for (int i = 0; i < rank; i++)
 		if (shape[i] % ranks != 0)
-			return false;
-	return true;
+			set |= (label_set)(1u << LABEL_S(i));
+	return set;
 }
 
 static uint32_t make_value_class(struct work *w, const struct type *t, const struct wire *wire, const label *at)
@@ -104,7 +106,7 @@ static uint32_t make_value_class(struct work *w, const struct type *t, const str
 			c->wire[p][q] = c->cast ? wire_price(w->s->machine, wire, c->shape, c->rank, c->item, (label)p, (label)q, w->ranks)
 						: c->price[p][q];
 	go_by_way(c);
-	c->even = is_even(c->shape, c->rank, w->ranks);
+	c->uneven = uneven_labels(c->shape, c->rank, w->ranks);
 	return w->value_classes.count - 1;
 }
 

@@ -133,12 +133,28 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* A hard parameter, or a cast of one. */
+static bool is_form(enum op op)
+{
+	return op == OP_CAST || op == OP_COPY || op == OP_RESHAPE || op == OP_EXPAND;
+}
+
+static bool is_given(const struct trial *t, struct node_id n)
+{
+	while (is_form(graph_op(t->g, n)))
+		n = graph_operand(t->g, n, 0);
+	return op_is_source(graph_op(t->g, n)) && graph_op(t->g, n) != OP_INPUT;
+}
+
+/* A hard parameter, a cast of one, or one scaled by another parameter. */
 static bool is_hard(const struct trial *t, struct node_id n)
 {
-	while (graph_op(t->g, n) == OP_CAST || graph_op(t->g, n) == OP_COPY || graph_op(t->g, n) == OP_PERMUTE)
-		n = graph_operand(t->g, n, 0);
-	return graph_op(t->g, n) == OP_PARAM && graph_int(t->g, n, ATTR_HARD, 0) & 1;
+	enum op op = graph_op(t->g, n);
+	if (op == OP_CAST || op == OP_COPY || op == OP_PERMUTE)
+		return is_hard(t, graph_operand(t->g, n, 0));
+	for (int k = 0; k < 2 && (op == OP_MUL || op == OP_DIV); k++)
+		if (is_hard(t, graph_operand(t->g, n, k)) && is_given(t, graph_operand(t->g, n, !k)))
+			return true;
+	return op == OP_PARAM && graph_int(t->g, n, ATTR_HARD, 0) & 1;
 }
 
 /* The cheapest end of an output. */
