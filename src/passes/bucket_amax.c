@@ -41,18 +41,30 @@ static bool is_bucketable(const struct graph *g, struct node_id n)
 	return graph_type(g, n)->place.count == 0;
 }
 
+/* Interned, so the same name is the same pointer. */
+static int compare_names(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t)*(const char *const *)a, y = (uintptr_t)*(const char *const *)b;
+	return (x > y) - (x < y);
+}
+
 /* Inputs, and buffers that the program writes. */
 static void find_variables(struct bucketing *b)
 {
 	const struct graph *g = b->g;
-	for (uint32_t i = 1; i < g->nodes.count; i++)
-		b->varies[i] = g->nodes.items[i].op == OP_INPUT;
-	for (uint32_t o = 0; o < g->outputs.count; o++) {
-		const struct output *out = &g->outputs.items[o];
-		for (uint32_t i = 1; out->kind == OUT_BUFFER && i < g->nodes.count; i++)
-			if (g->nodes.items[i].op == OP_PARAM && graph_string(g, (struct node_id){ i }, ATTR_NAME) == out->target)
-				b->varies[i] = true;
+	VEC(const char *) written = { 0 };
+	for (uint32_t o = 0; o < g->outputs.count; o++)
+		if (g->outputs.items[o].kind == OUT_BUFFER)
+			*vec_push(&written) = g->outputs.items[o].target;
+	if (written.count > 0)
+		qsort(written.items, written.count, sizeof(*written.items), compare_names);
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id n = { i };
+		const char *name = graph_op(g, n) == OP_PARAM && written.count > 0 ? graph_string(g, n, ATTR_NAME) : NULL;
+		b->varies[i] = graph_op(g, n) == OP_INPUT || (name != NULL && bsearch(&name, written.items, written.count,
+										      sizeof(*written.items), compare_names) != NULL);
 	}
+	vec_release(&written);
 }
 
 static bool find_levels(struct bucketing *b)

@@ -20,6 +20,7 @@ struct mover {
 	const struct graph *g;
 	struct uses uses;
 	struct rebuild r;
+	bool *output;          /* by old id: is one */
 	struct node_id *moved; /* by old id: the move that this node now stands before; NODE_NONE: none */
 };
 
@@ -36,14 +37,6 @@ static uint32_t user_count(const struct mover *m, struct node_id n)
 static struct node_id user(const struct mover *m, struct node_id n, uint32_t k)
 {
 	return m->uses.at[m->uses.first[n.i] + k];
-}
-
-static bool is_output(const struct graph *g, struct node_id n)
-{
-	for (uint32_t i = 0; i < g->outputs.count; i++)
-		if (node_same(g->outputs.items[i].value, n))
-			return true;
-	return false;
 }
 
 /* The amax at the root of a cast's scale: scale <- [all_reduce] <- amax. */
@@ -99,7 +92,7 @@ static struct node_id sole_cast(const struct mover *m, struct node_id move)
 {
 	const struct graph *g = m->g;
 	struct node_id cast = NODE_NONE;
-	if (is_output(g, move))
+	if (m->output[move.i])
 		return NODE_NONE;
 	for (uint32_t k = 0; k < user_count(m, move); k++) {
 		struct node_id u = user(m, move, k);
@@ -253,8 +246,11 @@ static bool pass_once(struct graph **g)
 	struct mover m = { .g = *g, .uses = uses_make(*g) };
 	bool any = false;
 	m.moved = calloc((*g)->nodes.count, sizeof(*m.moved));
-	if (m.moved == NULL)
+	m.output = calloc((*g)->nodes.count, sizeof(*m.output));
+	if (m.moved == NULL || m.output == NULL)
 		BUG("out of memory");
+	for (uint32_t i = 0; i < (*g)->outputs.count; i++)
+		m.output[(*g)->outputs.items[i].value.i] = true;
 	for (uint32_t i = 1; i < (*g)->nodes.count; i++) {
 		struct node_id n = { i }, cast = is_move(*g, n) ? sole_cast(&m, n) : NODE_NONE;
 		if (!node_is(cast) || !scale_is_private(&m, cast))
@@ -271,6 +267,7 @@ static bool pass_once(struct graph **g)
 	}
 	uses_release(&m.uses);
 	free(m.moved);
+	free(m.output);
 	return any;
 }
 
