@@ -120,17 +120,32 @@ static void mark(struct mover *m, struct node_id move, struct node_id cast)
 	}
 }
 
+/*
+ * Where the move leaves x, which is the moved value or its row scales: on the move's axes as it says, on others
+ * as x lies, which may be whole where the value is not (one scale for rows whose parts are sharded).
+ */
+static struct placement place_after(const struct mover *m, struct node_id move, const struct placement *x)
+{
+	const struct placement *after = &graph_type(m->g, move)->place;
+	uint32_t axes = (uint32_t)graph_int(m->g, move, ATTR_AXES, 0);
+	struct placement p = { 0 };
+	for (int i = 0; i < after->count; i++)
+		if ((axes >> after->at[i].axis & 1) || placement_find(x, after->at[i].axis) >= 0)
+			placement_set(&p, after->at[i].axis, &after->at[i]);
+	return p;
+}
+
 /* The move of the new graph, applied to a value that stands before it. */
 static struct node_id redo(struct mover *m, struct node_id move, struct node_id x, struct prov_id prov)
 {
 	struct type t = *graph_type(m->r.to, x);
 	struct attrs a;
 	graph_attrs(m->g, move, &a);
-	t.place = graph_type(m->g, move)->place;
+	t.place = place_after(m, move, &t.place);
 	return graph_emit_typed(m->r.to, graph_op(m->g, move), &x, 1, &a, &t, prov);
 }
 
-/* The same on row scales: only what they have of the moved dims moves; a single scale stays. */
+/* The same on row scales; a single scale stays. */
 static struct node_id redo_factor(struct mover *m, struct node_id move, struct node_id x, struct prov_id prov)
 {
 	const struct type *t = graph_type(m->r.to, x);
