@@ -15,6 +15,7 @@
 #include "passes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct mover {
 	const struct graph *g;
@@ -64,12 +65,19 @@ static uint32_t dims_moved(const struct graph *g, struct node_id move)
 	return dims;
 }
 
-/* A dim of one element, or none, that is sharded all the same: no rule lets 1/scale be computed so. */
-static bool shards_a_single(const struct type *t)
+/* Is one element of a dim (what the axes outside left of it) sharded further? No rule lets 1/scale be computed so. */
+static bool shards_a_single(const struct mesh *mesh, const struct type *t)
 {
-	for (int i = 0; i < t->place.count; i++)
-		if (t->place.at[i].kind == PART_SHARD && t->dim[t->place.at[i].dim] <= 1)
+	int64_t left[MAX_RANK];
+	memcpy(left, t->dim, sizeof(left));
+	for (int i = 0; i < t->place.count; i++) {
+		const struct part *p = &t->place.at[i];
+		int64_t ranks = mesh->axis[p->axis].size;
+		if (p->kind == PART_SHARD && left[p->dim] <= 1)
 			return true;
+		if (p->kind == PART_SHARD)
+			left[p->dim] = (left[p->dim] + ranks - 1) / ranks;
+	}
 	return false;
 }
 
@@ -78,7 +86,7 @@ static bool scale_survives(const struct graph *g, struct node_id move, struct no
 {
 	if (graph_type(g, amax)->rank == 0)
 		return true;
-	if (shards_a_single(graph_type(g, graph_operand(g, move, 0))))
+	if (shards_a_single(context_mesh(g->context), graph_type(g, graph_operand(g, move, 0))))
 		return false;
 	const int64_t *dims;
 	uint32_t reduced = 0;
