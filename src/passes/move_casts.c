@@ -12,10 +12,9 @@
  *
  * stage fp8   needs swap_fp8   numerics exact
  */
-#include "passes.h"
+#include "wire.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct mover {
 	const struct graph *g;
@@ -63,22 +62,6 @@ static uint32_t dims_moved(const struct graph *g, struct node_id move)
 	if (graph_op(g, move) == OP_ALL_TO_ALL)
 		dims |= 1u << graph_int(g, move, ATTR_TO_DIM, 0);
 	return dims;
-}
-
-/* Is one element of a dim (what the axes outside left of it) sharded further? No rule lets 1/scale be computed so. */
-static bool shards_a_single(const struct mesh *mesh, const struct type *t)
-{
-	int64_t left[MAX_RANK];
-	memcpy(left, t->dim, sizeof(left));
-	for (int i = 0; i < t->place.count; i++) {
-		const struct part *p = &t->place.at[i];
-		int64_t ranks = mesh->axis[p->axis].size;
-		if (p->kind == PART_SHARD && left[p->dim] <= 1)
-			return true;
-		if (p->kind == PART_SHARD)
-			left[p->dim] = (left[p->dim] + ranks - 1) / ranks;
-	}
-	return false;
 }
 
 /* One scale for the whole tensor, or no reduced dim moves and no shard keeps a scale of its own. */

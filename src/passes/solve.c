@@ -176,7 +176,8 @@ static void add_gathered(struct answers *a)
 	uint64_t cost = 0;
 	for (int axis = 0; axis < a->at[0].mesh->count; axis++)
 		cost += a->at[0].cost[axis];
-	if (solve_gathered_may_win(&a->at[0], cost) && !solve_gathered(add_answer(a)))
+	if (solve_gathered_may_win(&a->at[0], 2 * cost) && /* nesting may cost more than the axes saw */
+	    !solve_gathered(add_answer(a)))
 		a->count--;
 }
 

@@ -23,6 +23,7 @@
 #include "passes.h"
 #include "pattern.h"
 #include "recipe.h"
+#include "wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +159,8 @@ static bool only_reduced(const struct swap *s, struct node_id n)
 	for (uint32_t k = first; k < end; k++) {
 		struct node_id u = s->uses.at[k]; /* each takes an axis away, so this ends */
 		bool reduces = graph_op(g, u) == OP_REDUCE_SCATTER || graph_op(g, u) == OP_ALL_REDUCE;
-		if (!reduces || (placement_has_partial(&graph_type(g, u)->place) && !only_reduced(s, u)))
+		if (!reduces || shards_a_single(s->mesh, graph_type(g, u)) ||
+		    (placement_has_partial(&graph_type(g, u)->place) && !only_reduced(s, u)))
 			return false;
 	}
 	return true;

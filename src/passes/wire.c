@@ -105,3 +105,18 @@ uint64_t wire_price(const struct machine *m, const struct wire *w, const int64_t
 		return (uint64_t)((2 * m->latency + (double)bytes / m->link) * 1e12);
 	return move_price(m, shape, rank, item, from, to, ranks);
 }
+
+bool shards_a_single(const struct mesh *mesh, const struct type *t)
+{
+	int64_t left[MAX_RANK];
+	memcpy(left, t->dim, sizeof(left));
+	for (int i = 0; i < t->place.count; i++) {
+		const struct part *p = &t->place.at[i];
+		int64_t ranks = mesh->axis[p->axis].size;
+		if (p->kind == PART_SHARD && left[p->dim] <= 1)
+			return true;
+		if (p->kind == PART_SHARD)
+			left[p->dim] = (left[p->dim] + ranks - 1) / ranks;
+	}
+	return false;
+}

@@ -39,4 +39,10 @@ int64_t wire_bytes(const struct wire *w, const int64_t *shape, int rank, label f
 uint64_t wire_price(const struct machine *m, const struct wire *w, const int64_t *shape, int rank, int item, label from,
 		    label to, int32_t ranks);
 
+/*
+ * Is one element of a dim (what the axes outside left of it) sharded further?  No pointwise op may stand on
+ * such a value: no cast of a sum, no 1/scale.
+ */
+bool shards_a_single(const struct mesh *mesh, const struct type *t);
+
 #endif
