@@ -9,15 +9,20 @@
  *
  * stage global   needs canonicalize   numerics exact
  */
+#include "fp8_chain.h"
 #include "passes.h"
 #include "pattern.h"
 #include "recipe.h"
 
 #include <string.h>
 
-/* The parameter under casts and copies, or none. */
-static struct node_id parameter_of(const struct graph *g, struct node_id n)
+/* The parameter that operand k is, under casts and copies or as codes times a scale; or none. */
+static struct node_id parameter_of(const struct graph *g, struct node_id product, int k)
 {
+	struct stored s;
+	struct node_id n = graph_operand(g, product, k);
+	if (stored_operand(g, product, k, &s))
+		n = s.codes;
 	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY)
 		n = graph_operand(g, n, 0);
 	return graph_op(g, n) == OP_PARAM ? n : NODE_NONE;
@@ -27,7 +32,7 @@ static struct node_id parameter_of(const struct graph *g, struct node_id n)
 static int weight_operand(const struct graph *g, struct node_id n)
 {
 	for (int k = 1; k >= 0; k--) {
-		struct node_id p = parameter_of(g, graph_operand(g, n, k));
+		struct node_id p = parameter_of(g, n, k);
 		if (node_is(p) && graph_type(g, p)->rank == 2)
 			return k;
 	}
@@ -65,7 +70,7 @@ static struct aliases names_of(const struct graph *g, struct node_id n, int weig
 	if (p->module != NULL)
 		a.at[a.count++] = p->module;
 	if (weight >= 0) {
-		const char *name = graph_string(g, parameter_of(g, graph_operand(g, n, weight)), ATTR_NAME);
+		const char *name = graph_string(g, parameter_of(g, n, weight), ATTR_NAME);
 		const char *dot = strrchr(name, '.');
 		a.at[a.count++] = name;
 		if (dot != NULL)
@@ -84,13 +89,17 @@ static bool request_matches(const struct request *r, const struct aliases *a)
 	return false;
 }
 
-/* The last request that matches wins; `hits` counts matches by request. */
-static const char *recipe_asked(const struct compile *c, const struct aliases *a, uint32_t *hits)
+/*
+ * The last request that matches wins; `hits` counts matches by request.  A recipe that was lifted from
+ * the graph gives way only to a pattern.
+ */
+static const char *recipe_asked(const struct compile *c, const struct aliases *a, const char *lifted, uint32_t *hits)
 {
-	const char *recipe = "none";
+	const char *recipe = lifted ? lifted : "none";
 	for (uint32_t i = 0; i < c->recipes.count; i++)
 		if (request_matches(&c->recipes.items[i], a)) {
-			recipe = c->recipes.items[i].value;
+			if (lifted == NULL || c->recipes.items[i].pattern != NULL)
+				recipe = c->recipes.items[i].value;
 			hits[i]++;
 		}
 	return recipe;
@@ -111,6 +120,12 @@ static const char *refusal(struct graph *g, struct node_id n, int weight, const 
 	return context_intern(g->context, text);
 }
 
+static const char *swapped_reason(const struct graph *g, struct node_id n, int weight)
+{
+	struct stored s;
+	return stored_operand(g, n, weight, &s) ? "the weight's codes and scale as stored" : "";
+}
+
 static struct node_id assign(struct rebuild *r, struct compile *c, struct node_id n, uint32_t *hits)
 {
 	const struct graph *g = r->from;
@@ -122,10 +137,13 @@ static struct node_id assign(struct rebuild *r, struct compile *c, struct node_i
 	struct aliases names = names_of(g, n, weight);
 	if (report.module == NULL && names.count > 0)
 		report.module = names.at[names.count - 1];
-	const char *asked = recipe_asked(c, &names, hits);
-	report.reason = strcmp(asked, "none") == 0 ? "not asked for" : refusal((struct graph *)r->from, n, weight, &report);
+	const char *reason = graph_string(g, n, ATTR_REASON), *lifted = reason ? graph_string(g, n, ATTR_RECIPE) : NULL;
+	const char *asked = recipe_asked(c, &names, lifted, hits);
+	report.reason = strcmp(asked, "none") == 0 ? "not asked for"
+			: asked == lifted	    ? NULL
+						    : refusal((struct graph *)r->from, n, weight, &report);
 	if (report.reason == NULL) {
-		report.reason = "";
+		report.reason = asked == lifted ? reason : swapped_reason(g, n, weight);
 		report.recipe = context_intern(g->context, asked);
 	}
 	*vec_push(&c->matmuls) = report;

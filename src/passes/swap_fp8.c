@@ -14,11 +14,14 @@
  * own scale (`scope`), unless --scale-scope AXIS=global.  A partial value is never cast: it was reduced
  * before (the solver lets no P into a matmul).
  *
+ * An operand that is codes times a scale already (weights stored in fp8, fixed scales) keeps both.
+ *
  * A product that is P(sum) and is only reduced may stay wide until after the reduction: exact plans
  * reduce the unscaled f64 accumulator and scale after it (post_scale); --reduce-dtype f32 reduces f32.
  *
  * stage local -> fp8   needs recipes   numerics lossy
  */
+#include "fp8_chain.h"
 #include "machine.h"
 #include "passes.h"
 #include "pattern.h"
@@ -145,6 +148,77 @@ static struct quantized quantize(struct swap *s, struct node_id x, const struct 
 	struct node_id in[2] = { x, scale };
 	return (struct quantized){ emit_like(s, OP_FP8_CAST, in, 2, &c, recipe->forward, prov),
 				   emit_like(s, OP_RECIPROCAL, &scale, 1, NULL, DT_F32, prov) };
+}
+
+/* --- codes that are there already --- */
+
+/* Of x, one of the codes and their scales, what a collective that moved both leaves. */
+static struct placement moved_part(const struct type *x, const struct type *moved)
+{
+	struct placement place = { 0 };
+	for (int i = 0; i < moved->place.count; i++) {
+		struct part part = moved->place.at[i];
+		if (part.kind != PART_SHARD || x->dim[part.dim] > 1)
+			placement_set(&place, part.axis, &part);
+	}
+	return place;
+}
+
+/* The collective `move` on x; of scales only what is not the same everywhere moves. */
+static struct node_id move_part(struct swap *s, struct node_id move, struct node_id x)
+{
+	struct type t = *graph_type(s->r.to, x);
+	struct placement before = t.place;
+	struct attrs a = { 0 }, given;
+	int64_t axes = graph_int(s->r.from, move, ATTR_AXES, 0);
+	if (t.rank == 0)
+		return x;
+	t.place = moved_part(&t, graph_type(s->r.from, move));
+	if (placement_equal(&t.place, &before))
+		return x;
+	graph_attrs(s->r.from, move, &given);
+	attrs_int(&a, ATTR_AXES, axes);
+	if (t.place.count < before.count)
+		return graph_emit_typed(s->r.to, OP_ALL_GATHER, &x, 1, &a, &t, graph_node(s->r.from, move)->prov);
+	if (t.place.count == before.count || graph_op(s->r.from, move) == OP_SHARD)
+		return graph_emit_typed(s->r.to, graph_op(s->r.from, move), &x, 1, &given, &t, graph_node(s->r.from, move)->prov);
+	attrs_int(&a, ATTR_DIM, graph_int(s->r.from, move, ATTR_TO_DIM, 0));
+	return graph_emit_typed(s->r.to, OP_SHARD, &x, 1, &a, &t, graph_node(s->r.from, move)->prov);
+}
+
+/* The stored scale as a factor: f32, of rank 0 or the codes' rank. */
+static struct node_id stored_factor(struct swap *s, const struct stored *st, struct prov_id prov)
+{
+	struct attrs a = { 0 };
+	struct type one = { .dtype = DT_F32 };
+	if (!node_is(st->scale)) {
+		attrs_float(&a, ATTR_VALUE, 1);
+		attrs_int(&a, ATTR_DTYPE, DT_F32);
+		attrs_ints(&a, ATTR_SHAPE, NULL, 0);
+		return graph_emit_typed(s->r.to, OP_FILL, NULL, 0, &a, &one, prov);
+	}
+	struct node_id x = s->r.map[st->scale.i];
+	if (graph_type(s->r.to, x)->dtype != DT_F32) {
+		attrs_int(&a, ATTR_DTYPE, DT_F32);
+		x = emit_like(s, OP_CAST, &x, 1, &a, DT_F32, prov);
+	}
+	if (type_count(graph_type(s->r.to, x)) == 1 && graph_type(s->r.to, x)->rank > 0) {
+		struct attrs shape = { 0 };
+		attrs_ints(&shape, ATTR_SHAPE, NULL, 0);
+		x = graph_emit_typed(s->r.to, OP_RESHAPE, &x, 1, &shape, &one, prov);
+	}
+	return st->divides ? emit_like(s, OP_RECIPROCAL, &x, 1, NULL, DT_F32, prov) : x;
+}
+
+static struct quantized take_stored(struct swap *s, const struct stored *st, struct prov_id prov)
+{
+	struct quantized q = { s->r.map[st->codes.i], stored_factor(s, st, prov) };
+	for (int i = 0; i < st->moves; i++) {
+		q.codes = move_part(s, st->move[i], q.codes);
+		if (i >= st->inner)
+			q.factor = move_part(s, st->move[i], q.factor);
+	}
+	return q;
 }
 
 /* --- wide products --- */
@@ -313,8 +387,11 @@ static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct
 	if (equation_parse(&e, equation, &d) != FS_OK)
 		BUG("%s", d.text);
 	struct quantized q[2];
+	struct stored st;
 	for (int side = 0; side < 2; side++)
-		q[side] = quantize(s, s->r.map[graph_operand(g, n, side).i], &e, side, recipe, made_here);
+		q[side] = stored_operand(g, n, side, &st)
+			? take_stored(s, &st, made_here)
+			: quantize(s, s->r.map[graph_operand(g, n, side).i], &e, side, recipe, made_here);
 	struct type t = *graph_type(g, n);
 	struct attrs a = { 0 };
 	attrs_string(&a, ATTR_EQ, equation);

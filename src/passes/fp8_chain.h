@@ -1,0 +1,34 @@
+/* Graphs that quantize by themselves: codes times scales, and chains of amax, scale and cast. */
+#ifndef FS_FP8_CHAIN_H
+#define FS_FP8_CHAIN_H
+
+#include "ir.h"
+
+#define MAX_MOVES 8
+
+/* A value that is fp8 codes times a scale. */
+struct stored {
+	struct node_id codes;
+	struct node_id scale; /* rank 0, or the codes' rank with dims 1 or equal; none: 1 */
+	bool divides;         /* codes / scale */
+	/* Collectives on the way, innermost first: of codes alone, then of both. Stage local only. */
+	struct node_id move[MAX_MOVES];
+	int inner, moves;
+};
+
+/* Is n, through casts and copies, cast(codes), cast(codes) * scale or cast(codes) / scale? */
+bool stored_find(const struct graph *g, struct node_id n, struct stored *out);
+/* The same of operand `side` of a product; one scale may not change along what is contracted. */
+bool stored_operand(const struct graph *g, struct node_id product, int side, struct stored *out);
+
+/* Where codes come from that a graph computes: x times FP8_MAX over its amax. */
+struct dynamic {
+	struct node_id x; /* in its own dtype */
+	int dim;          /* the dim over which each row has its amax; -1: one for the tensor */
+	bool pow2;
+};
+
+/* Is `codes` x * scale, clamped and cast to e4m3, with `factor` 1/scale? */
+bool dynamic_find(const struct graph *g, struct node_id codes, struct node_id factor, struct dynamic *out);
+
+#endif

@@ -1,0 +1,253 @@
+/*
+ * lift_fp8: products of codes that the graph computes by itself become plain matmuls with a recipe.
+ *
+ *     %s = … 448 / amax %x …
+ *     %q = cast (clamp %x * %s) {dtype=e4m3}
+ *     %y = scaled_matmul %q, %w, 1/%s, %f   =>   %v = mul (cast %w {dtype=f32}), %f
+ *                                                %y = matmul %x, (cast %v {dtype=bf16}) {recipe="tensorwise"}
+ *
+ * An operand that is quantized by its own amax, one for the tensor or one a row, is taken as it was
+ * before; the recipe does the same again after placement.  Codes of any other origin (weights stored as
+ * codes, fixed scales) stay: they are written as codes times their scale, which places like anything
+ * pointwise, and swap_fp8 takes codes and scale from there unchanged.
+ *
+ * stage global   needs nothing   numerics lossy (till swap_fp8 the product is in high precision)
+ */
+#include "fp8_chain.h"
+#include "passes.h"
+
+#include <string.h>
+
+#define MAX_VIEWS 16
+
+/* One operand of a scaled_matmul. */
+struct side {
+	bool lifted;
+	struct dynamic from; /* where lifted */
+	struct node_id views[MAX_VIEWS]; /* from the quantized value to the operand, last first */
+	int view_count;
+	bool flipped;        /* codes that stay: the operand is their transpose */
+};
+
+/* --- reading --- */
+
+static int contracted_dim(const struct equation *e, int side)
+{
+	for (int i = 0; i < e->rank[side]; i++)
+		if (equation_role(e, e->letter[side][i]) == ROLE_K)
+			return i;
+	return -1;
+}
+
+/* The dim of a view's operand that is all of dim `dim` of the view; -1: none. */
+static int dim_before(const struct graph *g, struct node_id view, int dim)
+{
+	const struct type *to = graph_type(g, view), *from = graph_type(g, graph_operand(g, view, 0));
+	const int64_t *dims;
+	if (graph_op(g, view) == OP_COPY)
+		return dim;
+	if (graph_op(g, view) == OP_PERMUTE && graph_ints(g, view, ATTR_DIMS, &dims) > dim)
+		return (int)dims[dim];
+	bool last = dim == to->rank - 1 && from->rank > 0 && from->dim[from->rank - 1] == to->dim[dim];
+	return last ? from->rank - 1 : -1;
+}
+
+static bool is_passed(enum op op)
+{
+	return op == OP_RESHAPE || op == OP_PERMUTE || op == OP_COPY;
+}
+
+/* Is operand `k` quantized by its own amax, over the tensor or along what is contracted? */
+static bool read_side(const struct graph *g, struct node_id n, const struct equation *e, int k, struct side *s)
+{
+	struct node_id codes = graph_operand(g, n, k);
+	int dim = contracted_dim(e, k);
+	for (; is_passed(graph_op(g, codes)) && s->view_count < MAX_VIEWS; codes = graph_operand(g, codes, 0)) {
+		s->views[s->view_count++] = codes;
+		dim = dim < 0 ? -1 : dim_before(g, codes, dim);
+	}
+	if (!dynamic_find(g, codes, graph_operand(g, n, 2 + k), &s->from))
+		return false;
+	return s->from.dim < 0 || s->from.dim == dim;
+}
+
+/* --- writing --- */
+
+/* The value that was quantized, under the views that its codes had. */
+static struct node_id emit_lifted(struct rebuild *r, const struct side *s, struct prov_id prov)
+{
+	struct node_id x = r->map[s->from.x.i];
+	for (int i = s->view_count - 1; i >= 0; i--) {
+		struct attrs a;
+		graph_attrs(r->from, s->views[i], &a);
+		x = graph_emit(r->to, graph_op(r->from, s->views[i]), &x, 1, &a, prov);
+	}
+	return x;
+}
+
+static struct node_id emit_cast(struct rebuild *r, struct node_id x, enum dtype dtype, struct prov_id prov)
+{
+	struct attrs a = { 0 };
+	attrs_int(&a, ATTR_DTYPE, dtype);
+	return graph_emit(r->to, OP_CAST, &x, 1, &a, prov);
+}
+
+static struct node_id transposed(struct rebuild *r, struct node_id x, struct prov_id prov)
+{
+	struct attrs a = { 0 };
+	attrs_ints(&a, ATTR_DIMS, (int64_t[]){ 1, 0 }, 2);
+	return graph_type(r->to, x)->rank == 2 ? graph_emit(r->to, OP_PERMUTE, &x, 1, &a, prov) : x;
+}
+
+/* Codes times their scale; a transpose goes into the equation. */
+static struct node_id emit_stored(struct rebuild *r, struct node_id n, int k, struct side *s, struct prov_id prov)
+{
+	const struct graph *g = r->from;
+	struct node_id codes = graph_operand(g, n, k), in[2];
+	for (; is_passed(graph_op(g, codes)) && graph_op(g, codes) != OP_RESHAPE; codes = graph_operand(g, codes, 0))
+		s->flipped ^= graph_op(g, codes) == OP_PERMUTE;
+	in[0] = emit_cast(r, r->map[codes.i], DT_F32, prov);
+	in[1] = r->map[graph_operand(g, n, 2 + k).i];
+	if (s->flipped)
+		in[1] = transposed(r, in[1], prov);
+	return graph_emit(r->to, OP_MUL, in, 2, NULL, prov);
+}
+
+static void flip(struct equation *e, int k)
+{
+	char first = e->letter[k][0];
+	e->letter[k][0] = e->letter[k][1];
+	e->letter[k][1] = first;
+}
+
+static const char *equation_text(struct context *c, const struct equation *e)
+{
+	char text[3 * MAX_RANK + 4];
+	snprintf(text, sizeof(text), "%.*s,%.*s->%.*s", e->rank[0], e->letter[0], e->rank[1], e->letter[1], e->rank[2],
+		 e->letter[2]);
+	return context_intern(c, text);
+}
+
+static const char *recipe_of(const struct side side[2])
+{
+	const struct side *s = side[0].lifted ? &side[0] : &side[1];
+	if (!s->lifted)
+		return "tensorwise";
+	if (s->from.dim < 0)
+		return s->from.pow2 ? "tensorwise:pow2" : "tensorwise";
+	return s->from.pow2 ? "rowwise:pow2" : "rowwise";
+}
+
+static const char *reason_of(const struct side side[2])
+{
+	static const char *const reasons[2][2] = {
+		{ "lifted from aten._scaled_mm; both operands' codes and scales as they are",
+		  "lifted from aten._scaled_mm; the first operand's codes and scale as they are" },
+		{ "lifted from aten._scaled_mm; the second operand's codes and scale as they are",
+		  "lifted from aten._scaled_mm" },
+	};
+	return reasons[side[0].lifted][side[1].lifted];
+}
+
+/* The dtype of both operands: that of what was lifted, of both the wider one. */
+static enum dtype common_dtype(const struct graph *g, struct node_id n, const struct side side[2])
+{
+	enum dtype t[2];
+	for (int k = 0; k < 2; k++)
+		t[k] = side[k].lifted ? (enum dtype)graph_type(g, side[k].from.x)->dtype : DT_NONE;
+	if (t[0] == DT_NONE && t[1] == DT_NONE)
+		return (enum dtype)graph_type(g, n)->dtype;
+	if (t[0] == DT_NONE || t[1] == DT_NONE || t[0] == t[1])
+		return t[0] == DT_NONE ? t[1] : t[0];
+	return DT_F32;
+}
+
+/* Two amaxes of different kinds: one recipe cannot say both, so the weight keeps its codes. */
+static bool kinds_differ(const struct side side[2])
+{
+	return side[0].lifted && side[1].lifted &&
+	       ((side[0].from.dim < 0) != (side[1].from.dim < 0) || side[0].from.pow2 != side[1].from.pow2);
+}
+
+static struct node_id lift(struct rebuild *r, struct node_id n, struct equation e)
+{
+	const struct graph *g = r->from;
+	struct side side[2] = { 0 };
+	struct node_id in[2];
+	struct attrs a = { 0 };
+	struct prov_id prov = graph_node(g, n)->prov, here = rebuild_prov(r, n);
+	for (int k = 0; k < 2; k++)
+		side[k].lifted = read_side(g, n, &e, k, &side[k]);
+	if (kinds_differ(side))
+		side[1].lifted = false;
+	enum dtype common = common_dtype(g, n, side);
+	for (int k = 0; k < 2; k++) {
+		in[k] = side[k].lifted ? emit_lifted(r, &side[k], here) : emit_stored(r, n, k, &side[k], here);
+		in[k] = emit_cast(r, in[k], common, here);
+		if (side[k].flipped)
+			flip(&e, k);
+	}
+	attrs_string(&a, ATTR_EQ, equation_text(g->context, &e));
+	if (graph_type(g, n)->dtype != common)
+		attrs_int(&a, ATTR_DTYPE, graph_type(g, n)->dtype);
+	attrs_string(&a, ATTR_RECIPE, context_intern(g->context, recipe_of(side)));
+	attrs_string(&a, ATTR_REASON, context_intern(g->context, reason_of(side)));
+	return graph_emit(r->to, OP_MATMUL, in, 2, &a, prov);
+}
+
+/* --- which --- */
+
+/* Are the scales of operand k one number, or one for each row (along what is not contracted)? */
+static bool scales_fit(const struct graph *g, struct node_id n, const struct equation *e, int k)
+{
+	const struct type *codes = graph_type(g, graph_operand(g, n, k)), *s = graph_type(g, graph_operand(g, n, 2 + k));
+	for (int i = 0; i < s->rank; i++) {
+		bool contracted = equation_role(e, e->letter[k][i]) == ROLE_K;
+		if (s->dim[i] != 1 && (contracted || s->dim[i] != codes->dim[i]))
+			return false;
+	}
+	return true;
+}
+
+static enum fs_status lift_node(struct rebuild *r, struct node_id n, struct diag *d)
+{
+	const struct graph *g = r->from;
+	struct equation e;
+	char where[256];
+	TRY(equation_parse(&e, graph_string(g, n, ATTR_EQ), d));
+	if (scales_fit(g, n, &e, 0) && scales_fit(g, n, &e, 1)) {
+		r->map[n.i] = lift(r, n, e);
+		return FS_OK;
+	}
+	node_describe(g, n, where, sizeof(where));
+	return diag_set(d, FS_UNSUPPORTED, "%s: aten._scaled_mm with scales of blocks is not supported; one scale a tensor or one a "
+			"row is", where);
+}
+
+static bool liftable(const struct graph *g, struct node_id n)
+{
+	return graph_op(g, n) == OP_SCALED_MATMUL && graph_node(g, n)->count == 4 &&
+	       graph_type(g, graph_operand(g, n, 0))->rank == 2 && graph_type(g, graph_operand(g, n, 1))->rank == 2;
+}
+
+enum fs_status pass_lift_fp8(struct graph **g, struct compile *c, struct diag *d)
+{
+	(void)c;
+	struct rebuild r;
+	enum fs_status status = FS_OK;
+	rebuild_init(&r, *g, STAGE_GLOBAL, "lift_fp8");
+	for (uint32_t i = 1; i < (*g)->nodes.count && status == FS_OK; i++) {
+		struct node_id n = { i };
+		if (!r.reached[i])
+			continue;
+		if (liftable(*g, n))
+			status = lift_node(&r, n, d);
+		else
+			r.map[i] = rebuild_copy(&r, n);
+	}
+	if (status == FS_OK)
+		rebuild_finish(&r, g);
+	else
+		rebuild_abandon(&r);
+	return status;
+}
