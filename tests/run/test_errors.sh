@@ -17,7 +17,7 @@ bad "$weights"
 head -c 2000 "$plan" >"$work/cut.json"
 bad "$work/cut.json"
 err_has "$work/cut.json: "
-sed 's/"tp"/"dp"/' "$plan" >"$work/edited.json"
+sed 's/"exact":false/"exact":true/' "$plan" >"$work/edited.json"
 bad "$work/edited.json" --weights "$weights" --inputs "$ids"
 err_has "$work/edited.json was changed after it was written"
 
