@@ -227,13 +227,21 @@ static void store_in_place(struct call *c)
 	im->results.items[c->first_result].node = im->values.items[self].node;
 }
 
+/* Without ".default" at its end. */
+static size_t plain_size(const char *text)
+{
+	static const char end[] = ".default";
+	size_t size = strlen(text), n = sizeof(end) - 1;
+	return size > n && strcmp(text + size - n, end) == 0 ? size - n : size;
+}
+
 /* "aten.add_.Tensor" without namespace and overload, or all of "higher_order.cond". */
 static const struct target *target_of(const struct import *im, const char *text, bool *in_place)
 {
 	static const char aten[] = "aten.";
 	*in_place = false;
 	if (strncmp(text, aten, sizeof(aten) - 1) != 0)
-		return target_find(im, text, strlen(text));
+		return target_find(im, text, plain_size(text));
 	const char *name = text + sizeof(aten) - 1;
 	size_t size = strcspn(name, ".");
 	const struct target *t = target_find(im, name, size);
@@ -248,9 +256,7 @@ static enum fs_status run(struct call *c)
 {
 	c->target = target_of(c->im, c->text, &c->in_place);
 	if (c->target == NULL) {
-		size_t size = strlen(c->text);
-		bool plain = size > 8 && strcmp(c->text + size - 8, ".default") == 0;
-		call_lacks(c, "%.*s", (int)(plain ? size - 8 : size), c->text);
+		call_lacks(c, "%.*s", (int)plain_size(c->text), c->text);
 		return name_results(c);
 	}
 	c->im->steps.count = 0;

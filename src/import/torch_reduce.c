@@ -222,7 +222,9 @@ void aten_cumsum(struct call *c)
 {
 	struct node_id x = arg_tensor(c, "self");
 	int dim = arg_dim(c, "dim", 0, rank_of(c, x));
-	give(c, emit_along(c, OP_CUMSUM, emit_cast(c, x, arg_dtype(c, "dtype", dtype_of(c, x))), dim));
+	enum dtype t = arg_dtype(c, "dtype", DT_NONE);
+	x = emit_along(c, OP_CUMSUM, t == DT_NONE ? x : emit_cast(c, x, t), dim);
+	give(c, t == DT_NONE ? x : emit_cast(c, x, t));
 }
 
 static struct node_id second(struct call *c, struct node_id x)

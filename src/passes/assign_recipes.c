@@ -23,7 +23,8 @@ static struct node_id parameter_of(const struct graph *g, struct node_id product
 	struct node_id n = graph_operand(g, product, k);
 	if (stored_operand(g, product, k, &s))
 		n = s.codes;
-	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY)
+	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY ||
+	       (graph_op(g, n) == OP_PERMUTE && dtype_class((enum dtype)graph_type(g, n)->dtype) == DC_FP8))
 		n = graph_operand(g, n, 0);
 	return graph_op(g, n) == OP_PARAM ? n : NODE_NONE;
 }

@@ -18,31 +18,36 @@ static bool is_wide(const struct graph *g, struct node_id n)
 
 /* --- codes times a scale --- */
 
-static bool add_move(struct stored *s, struct node_id n)
+static bool add_step(struct stored *s, struct node_id n)
 {
-	if (s->moves == MAX_MOVES)
+	if (s->steps == MAX_STEPS)
 		return false;
-	memmove(s->move + 1, s->move, sizeof(s->move[0]) * (size_t)s->moves++);
-	s->move[0] = n;
+	memmove(s->step + 1, s->step, sizeof(s->step[0]) * (size_t)s->steps++);
+	s->step[0] = n;
 	return true;
 }
 
-/* What casts, copies and collectives of floats stand on; none: something is wrong. */
+static bool is_step(enum op op)
+{
+	return op_is_collective(op) || op == OP_SHARD || op == OP_RESHAPE || op == OP_PERMUTE;
+}
+
+/* What casts, copies and steps of floats stand on. */
 static struct node_id descend(const struct graph *g, struct node_id n, struct stored *s)
 {
 	while (!is_fp8(g, n)) {
 		enum op op = graph_op(g, n);
-		bool move = op_is_collective(op) || op == OP_SHARD;
-		if ((move && !add_move(s, n)) || (!move && op != OP_CAST && op != OP_COPY))
+		if (is_step(op) ? !add_step(s, n) : op != OP_CAST && op != OP_COPY)
 			break;
 		n = graph_operand(g, n, 0);
 	}
 	return n;
 }
 
-static bool scale_fits(const struct graph *g, const struct stored *s)
+/* One number, or one along each dim of the codes that it does not repeat over. */
+static bool scale_fits(const struct graph *g, struct node_id cast, struct node_id scale)
 {
-	const struct type *t = graph_type(g, s->scale), *codes = graph_type(g, s->codes);
+	const struct type *t = graph_type(g, scale), *codes = graph_type(g, cast);
 	if (!dtype_is_float((enum dtype)t->dtype))
 		return false;
 	if (type_count(t) == 1)
@@ -59,9 +64,12 @@ static bool stored_product(const struct graph *g, struct node_id n, int k, struc
 	struct stored s = *out;
 	s.codes = descend(g, graph_operand(g, n, k), &s);
 	s.scale = graph_operand(g, n, 1 - k);
-	s.inner = s.moves - out->moves;
+	s.inner = s.steps - out->steps;
 	s.divides = graph_op(g, n) == OP_DIV;
-	if (!is_fp8(g, s.codes) || !scale_fits(g, &s))
+	for (int i = s.inner; i < s.steps; i++)
+		if (graph_op(g, s.step[i]) == OP_RESHAPE && type_count(graph_type(g, s.scale)) != 1)
+			return false;
+	if (!is_fp8(g, s.codes) || !scale_fits(g, graph_operand(g, n, k), s.scale))
 		return false;
 	*out = s;
 	return true;
@@ -81,6 +89,21 @@ bool stored_find(const struct graph *g, struct node_id n, struct stored *out)
 	return graph_op(g, n) == OP_DIV && stored_product(g, n, 0, out);
 }
 
+/* Where the outer steps put dim `dim` of the scale. */
+static int dim_after(const struct graph *g, const struct stored *s, int dim)
+{
+	const int64_t *dims;
+	for (int i = s->inner; i < s->steps; i++) {
+		int count = graph_op(g, s->step[i]) == OP_PERMUTE ? graph_ints(g, s->step[i], ATTR_DIMS, &dims) : 0;
+		for (int k = 0; k < count; k++)
+			if (dims[k] == dim) {
+				dim = k;
+				break;
+			}
+	}
+	return dim;
+}
+
 bool stored_operand(const struct graph *g, struct node_id product, int side, struct stored *out)
 {
 	struct equation e;
@@ -93,7 +116,7 @@ bool stored_operand(const struct graph *g, struct node_id product, int side, str
 		BUG("%s", d.text);
 	const struct type *t = graph_type(g, out->scale);
 	for (int i = 0; i < t->rank; i++)
-		if (t->dim[i] != 1 && equation_role(&e, e.letter[side][i]) == ROLE_K)
+		if (t->dim[i] != 1 && equation_role(&e, e.letter[side][dim_after(g, out, i)]) == ROLE_K)
 			return false;
 	return true;
 }
@@ -327,4 +350,25 @@ bool dynamic_find(const struct graph *g, struct node_id codes, struct node_id fa
 	if (graph_op(g, n) == OP_MUL)
 		return quantizes(g, n, 0, factor, out) || quantizes(g, n, 1, factor, out);
 	return graph_op(g, n) == OP_DIV && quantizes(g, n, 0, factor, out);
+}
+
+/* --- what the report says --- */
+
+static const char *const reasons[2][2] = {
+	{ "lifted from aten._scaled_mm", "lifted from aten._scaled_mm; codes of the second operand kept" },
+	{ "lifted from aten._scaled_mm; codes of the first operand kept", "lifted from aten._scaled_mm; codes kept" },
+};
+
+const char *lifted_reason(const bool kept[2])
+{
+	return reasons[kept[0]][kept[1]];
+}
+
+bool lifted_keeps(const char *reason, int side)
+{
+	for (int i = 0; i < 2; i++)
+		for (int k = 0; k < 2; k++)
+			if (strcmp(reason, reasons[i][k]) == 0)
+				return side == 0 ? i == 1 : k == 1;
+	return false;
 }

@@ -4,19 +4,19 @@
 
 #include "ir.h"
 
-#define MAX_MOVES 8
+#define MAX_STEPS 16
 
 /* A value that is fp8 codes times a scale. */
 struct stored {
 	struct node_id codes;
 	struct node_id scale; /* rank 0, or the codes' rank with dims 1 or equal; none: 1 */
 	bool divides;         /* codes / scale */
-	/* Collectives on the way, innermost first: of codes alone, then of both. Stage local only. */
-	struct node_id move[MAX_MOVES];
-	int inner, moves;
+	/* Views and (local) collectives on the way, innermost first: of codes alone, then of both. */
+	struct node_id step[MAX_STEPS];
+	int inner, steps;
 };
 
-/* Is n, through casts and copies, cast(codes), cast(codes) * scale or cast(codes) / scale? */
+/* Is n, through casts, copies and steps, cast(codes), cast(codes) * scale or cast(codes) / scale? */
 bool stored_find(const struct graph *g, struct node_id n, struct stored *out);
 /* The same of operand `side` of a product; one scale may not change along what is contracted. */
 bool stored_operand(const struct graph *g, struct node_id product, int side, struct stored *out);
@@ -30,5 +30,9 @@ struct dynamic {
 
 /* Is `codes` x * scale, clamped and cast to e4m3, with `factor` 1/scale? */
 bool dynamic_find(const struct graph *g, struct node_id codes, struct node_id factor, struct dynamic *out);
+
+/* The reason that a lifted product gives the report, by whose codes stay as they are; and back. */
+const char *lifted_reason(const bool kept[2]);
+bool lifted_keeps(const char *reason, int side);
 
 #endif

@@ -9,7 +9,8 @@
  * An operand that is quantized by its own amax, one for the tensor or one a row, is taken as it was
  * before; the recipe does the same again after placement.  Codes of any other origin (weights stored as
  * codes, fixed scales) stay: they are written as codes times their scale, which places like anything
- * pointwise, and swap_fp8 takes codes and scale from there unchanged.
+ * pointwise, and swap_fp8 takes codes and scale from there unchanged.  A transpose of such codes moves
+ * behind the scaling, where a matmul takes it into its equation.
  *
  * stage global   needs nothing   numerics lossy (till swap_fp8 the product is in high precision)
  */
@@ -99,18 +100,41 @@ static struct node_id transposed(struct rebuild *r, struct node_id x, struct pro
 	return graph_type(r->to, x)->rank == 2 ? graph_emit(r->to, OP_PERMUTE, &x, 1, &a, prov) : x;
 }
 
-/* Codes times their scale; a transpose goes into the equation. */
+/* The value under reshapes of codes and scale that keep the rows: both of one rank, one scale a row. */
+static bool before_reshape(const struct graph *g, struct node_id codes, struct node_id scale, struct node_id in[2])
+{
+	if (graph_op(g, codes) != OP_RESHAPE || graph_op(g, scale) != OP_RESHAPE)
+		return false;
+	in[0] = graph_operand(g, codes, 0);
+	in[1] = graph_operand(g, scale, 0);
+	const struct type *from = graph_type(g, in[0]), *s = graph_type(g, in[1]), *to = graph_type(g, codes);
+	if (from->rank < 1 || s->rank != from->rank || s->dim[s->rank - 1] != 1 || graph_type(g, scale)->dim[1] != 1 ||
+	    from->dim[from->rank - 1] != to->dim[1])
+		return false;
+	return memcmp(s->dim, from->dim, sizeof(s->dim[0]) * (size_t)(s->rank - 1)) == 0;
+}
+
+static struct node_id emit_scaled(struct rebuild *r, struct node_id codes, struct node_id scale, struct prov_id prov)
+{
+	struct node_id in[2] = { emit_cast(r, codes, DT_F32, prov), scale };
+	return graph_emit(r->to, OP_MUL, in, 2, NULL, prov);
+}
+
+/* Codes times their scale; a transpose goes into the equation, a reshape of both after the product. */
 static struct node_id emit_stored(struct rebuild *r, struct node_id n, int k, struct side *s, struct prov_id prov)
 {
 	const struct graph *g = r->from;
-	struct node_id codes = graph_operand(g, n, k), in[2];
-	for (; is_passed(graph_op(g, codes)) && graph_op(g, codes) != OP_RESHAPE; codes = graph_operand(g, codes, 0))
+	struct node_id codes = graph_operand(g, n, k), scale = graph_operand(g, n, 2 + k), in[2];
+	struct attrs a;
+	for (; graph_op(g, codes) == OP_COPY || graph_op(g, codes) == OP_PERMUTE; codes = graph_operand(g, codes, 0))
 		s->flipped ^= graph_op(g, codes) == OP_PERMUTE;
-	in[0] = emit_cast(r, r->map[codes.i], DT_F32, prov);
-	in[1] = r->map[graph_operand(g, n, 2 + k).i];
-	if (s->flipped)
-		in[1] = transposed(r, in[1], prov);
-	return graph_emit(r->to, OP_MUL, in, 2, NULL, prov);
+	if (s->flipped || !before_reshape(g, codes, scale, in)) {
+		in[1] = r->map[scale.i];
+		return emit_scaled(r, r->map[codes.i], s->flipped ? transposed(r, in[1], prov) : in[1], prov);
+	}
+	in[0] = emit_scaled(r, r->map[in[0].i], r->map[in[1].i], prov);
+	graph_attrs(g, codes, &a);
+	return graph_emit(r->to, OP_RESHAPE, in, 1, &a, prov);
 }
 
 static void flip(struct equation *e, int k)
@@ -136,17 +160,6 @@ static const char *recipe_of(const struct side side[2])
 	if (s->from.dim < 0)
 		return s->from.pow2 ? "tensorwise:pow2" : "tensorwise";
 	return s->from.pow2 ? "rowwise:pow2" : "rowwise";
-}
-
-static const char *reason_of(const struct side side[2])
-{
-	static const char *const reasons[2][2] = {
-		{ "lifted from aten._scaled_mm; both operands' codes and scales as they are",
-		  "lifted from aten._scaled_mm; the first operand's codes and scale as they are" },
-		{ "lifted from aten._scaled_mm; the second operand's codes and scale as they are",
-		  "lifted from aten._scaled_mm" },
-	};
-	return reasons[side[0].lifted][side[1].lifted];
 }
 
 /* The dtype of both operands: that of what was lifted, of both the wider one. */
@@ -191,7 +204,7 @@ static struct node_id lift(struct rebuild *r, struct node_id n, struct equation 
 	if (graph_type(g, n)->dtype != common)
 		attrs_int(&a, ATTR_DTYPE, graph_type(g, n)->dtype);
 	attrs_string(&a, ATTR_RECIPE, context_intern(g->context, recipe_of(side)));
-	attrs_string(&a, ATTR_REASON, context_intern(g->context, reason_of(side)));
+	attrs_string(&a, ATTR_REASON, context_intern(g->context, lifted_reason((bool[]){ !side[0].lifted, !side[1].lifted })));
 	return graph_emit(r->to, OP_MATMUL, in, 2, &a, prov);
 }
 
@@ -224,6 +237,58 @@ static enum fs_status lift_node(struct rebuild *r, struct node_id n, struct diag
 			"row is", where);
 }
 
+/* --- transposes behind the scaling --- */
+
+/* `x`, an operand of a pointwise op, as it would be before the permute: of any rank that broadcasts so. */
+static bool permuted_back(struct rebuild *r, struct node_id *x, const int64_t *dims, int rank, struct prov_id prov)
+{
+	const struct type *t = graph_type(r->to, *x);
+	int64_t back[MAX_RANK];
+	struct attrs a = { 0 };
+	if (type_count(t) == 1 && t->rank <= rank)
+		return true;
+	if (t->rank != rank)
+		return false;
+	for (int i = 0; i < rank; i++)
+		back[dims[i]] = i;
+	attrs_ints(&a, ATTR_DIMS, back, rank);
+	*x = graph_emit(r->to, OP_PERMUTE, x, 1, &a, prov);
+	return true;
+}
+
+static bool holds_codes(const struct graph *g, struct node_id n)
+{
+	struct stored s;
+	return dtype_class((enum dtype)graph_type(g, n)->dtype) == DC_FP8 || stored_find(g, n, &s);
+}
+
+/* cast, mul or div of permuted codes: the permute of it. */
+static bool permute_last(struct rebuild *r, struct node_id n)
+{
+	const struct node *node = graph_node(r->from, n);
+	struct node_id in[2];
+	struct attrs permute, a;
+	const int64_t *dims;
+	if ((node->op != OP_CAST && node->op != OP_MUL && node->op != OP_DIV) || node->count > 2)
+		return false;
+	for (int k = 0; k < node->count; k++)
+		in[k] = r->map[graph_operand(r->from, n, k).i];
+	struct node_id view = in[0];
+	if (graph_op(r->to, view) != OP_PERMUTE || !holds_codes(r->to, graph_operand(r->to, view, 0)) ||
+	    graph_type(r->from, n)->rank != graph_type(r->to, view)->rank)
+		return false;
+	int rank = graph_ints(r->to, view, ATTR_DIMS, &dims);
+	struct prov_id prov = rebuild_prov(r, n);
+	in[0] = graph_operand(r->to, view, 0);
+	if (node->count == 2 && !permuted_back(r, &in[1], dims, rank, prov))
+		return false;
+	graph_attrs(r->to, view, &permute);
+	graph_attrs(r->from, n, &a);
+	in[0] = graph_emit(r->to, (enum op)node->op, in, node->count, &a, prov);
+	r->map[n.i] = graph_emit(r->to, OP_PERMUTE, in, 1, &permute, node->prov);
+	return true;
+}
+
 static bool liftable(const struct graph *g, struct node_id n)
 {
 	return graph_op(g, n) == OP_SCALED_MATMUL && graph_node(g, n)->count == 4 &&
@@ -242,7 +307,7 @@ enum fs_status pass_lift_fp8(struct graph **g, struct compile *c, struct diag *d
 			continue;
 		if (liftable(*g, n))
 			status = lift_node(&r, n, d);
-		else
+		else if (!permute_last(&r, n))
 			r.map[i] = rebuild_copy(&r, n);
 	}
 	if (status == FS_OK)

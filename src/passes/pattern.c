@@ -1,6 +1,6 @@
 #include "pattern.h"
 
-#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool match_atoms(const char *p, const char *s)
@@ -18,13 +18,38 @@ static bool match_atoms(const char *p, const char *s)
 
 #define PREFIX "model."
 
-bool pattern_match(const char *pattern, const char *name)
+/* Base models of Hugging Face: their plans name modules from there. */
+static const char *const prefixes[] = { PREFIX, "transformer.", "gpt_neox.", "bert.", "roberta.", "vit.", "decoder.", "backbone." };
+
+static bool match_from_base(const char *pattern, const char *name)
 {
 	if (match_atoms(pattern, name))
 		return true;
-	size_t n = strlen(PREFIX);
-	return (strncmp(name, PREFIX, n) == 0 && match_atoms(pattern, name + n)) ||
-	       (strncmp(pattern, PREFIX, n) == 0 && match_atoms(pattern + n, name));
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+		size_t n = strlen(prefixes[i]);
+		if ((strncmp(name, prefixes[i], n) == 0 && match_atoms(pattern, name + n)) ||
+		    (strncmp(pattern, prefixes[i], n) == 0 && match_atoms(pattern + n, name)))
+			return true;
+	}
+	return false;
+}
+
+/* "fc1.parametrizations.weight.original0" is "fc1.weight"; without the last atom it is "fc1". */
+bool pattern_match(const char *pattern, const char *name)
+{
+	static const char parametrized[] = ".parametrizations.";
+	const char *at = strstr(name, parametrized);
+	char plain[256];
+	if (match_from_base(pattern, name))
+		return true;
+	if (at == NULL || (size_t)(at - name) + strlen(at) >= sizeof(plain))
+		return false;
+	const char *tensor = at + sizeof(parametrized) - 1, *last = strstr(tensor, ".original");
+	if (last == NULL)
+		snprintf(plain, sizeof(plain), "%.*s", (int)(at - name), name);
+	else
+		snprintf(plain, sizeof(plain), "%.*s.%.*s", (int)(at - name), name, (int)(last - tensor), tensor);
+	return match_from_base(pattern, plain);
 }
 
 enum fs_status axis_named(const struct mesh *m, const char *name, int *axis, struct diag *d)

@@ -118,7 +118,8 @@ void style_users(const struct graph *g, const struct uses *u, struct node_id par
 
 void style_uses(const struct graph *g, struct node_id param, const param_users *users, struct param_use *out)
 {
-	*out = (struct param_use){ .rank = graph_type(g, param)->rank, .dim_n = -1, .dim_k = -1 };
+	const struct type *t = graph_type(g, param);
+	*out = (struct param_use){ .rank = type_count(t) == 1 ? 0 : t->rank, .dim_n = -1, .dim_k = -1 };
 	for (uint32_t i = 0; i < users->count; i++) {
 		const struct param_user *p = &users->items[i];
 		enum op op = graph_op(g, p->user);

@@ -210,13 +210,43 @@ static struct node_id stored_factor(struct swap *s, const struct stored *st, str
 	return st->divides ? emit_like(s, OP_RECIPROCAL, &x, 1, NULL, DT_F32, prov) : x;
 }
 
+/* A view or collective of the old graph, on codes. */
+static struct node_id step_codes(struct swap *s, struct node_id step, struct node_id x)
+{
+	struct type t = *graph_type(s->r.from, step);
+	struct attrs a;
+	graph_attrs(s->r.from, step, &a);
+	t.dtype = graph_type(s->r.to, x)->dtype;
+	return graph_emit_typed(s->r.to, graph_op(s->r.from, step), &x, 1, &a, &t, graph_node(s->r.from, step)->prov);
+}
+
+/* The same on their scales. */
+static struct node_id step_factor(struct swap *s, struct node_id step, struct node_id x)
+{
+	const struct type from = *graph_type(s->r.to, x);
+	struct type t = from;
+	const int64_t *dims;
+	if (from.rank == 0 || graph_op(s->r.from, step) != OP_PERMUTE)
+		return from.rank == 0 ? x : move_part(s, step, x);
+	struct attrs a;
+	graph_attrs(s->r.from, step, &a);
+	graph_ints(s->r.from, step, ATTR_DIMS, &dims);
+	for (int i = 0; i < t.rank; i++) {
+		t.dim[i] = from.dim[dims[i]];
+		for (int k = 0; k < t.place.count; k++)
+			if (from.place.at[k].dim == dims[i])
+				t.place.at[k].dim = (uint8_t)i;
+	}
+	return graph_emit_typed(s->r.to, OP_PERMUTE, &x, 1, &a, &t, graph_node(s->r.from, step)->prov);
+}
+
 static struct quantized take_stored(struct swap *s, const struct stored *st, struct prov_id prov)
 {
 	struct quantized q = { s->r.map[st->codes.i], stored_factor(s, st, prov) };
-	for (int i = 0; i < st->moves; i++) {
-		q.codes = move_part(s, st->move[i], q.codes);
+	for (int i = 0; i < st->steps; i++) {
+		q.codes = step_codes(s, st->step[i], q.codes);
 		if (i >= st->inner)
-			q.factor = move_part(s, st->move[i], q.factor);
+			q.factor = step_factor(s, st->step[i], q.factor);
 	}
 	return q;
 }
@@ -458,11 +488,29 @@ static enum fs_status read_scopes(struct swap *s, struct diag *d)
 	return FS_OK;
 }
 
+/* Operands that were to keep the codes that the graph gives them, and cannot. */
+static enum fs_status check_kept(const struct graph *g, struct node_id n, struct diag *d)
+{
+	struct stored st;
+	char where[256];
+	const char *recipe = graph_op(g, n) == OP_MATMUL ? graph_string(g, n, ATTR_RECIPE) : NULL;
+	const char *reason = recipe != NULL && strcmp(recipe, "none") != 0 ? graph_string(g, n, ATTR_REASON) : NULL;
+	for (int side = 0; reason != NULL && side < 2; side++)
+		if (lifted_keeps(reason, side) && !stored_operand(g, n, side, &st)) {
+			node_describe(g, n, where, sizeof(where));
+			return diag_set(d, FS_UNSUPPORTED, "%s: the codes of its operand %d cannot be kept; give --fp8 'PATTERN=none' for it",
+					where, side);
+		}
+	return FS_OK;
+}
+
 enum fs_status pass_swap_fp8(struct graph **g, struct compile *c, struct diag *d)
 {
 	struct swap s = { .c = c, .mesh = context_mesh((*g)->context) };
 	TRY(machine_find(c->target, &s.machine, d));
 	TRY(read_scopes(&s, d));
+	for (uint32_t i = 1; i < (*g)->nodes.count; i++)
+		TRY(check_kept(*g, (struct node_id){ i }, d));
 	s.uses = uses_make(*g);
 	s.wide = calloc((*g)->nodes.count, sizeof(*s.wide));
 	if (s.wide == NULL)
