@@ -219,6 +219,8 @@ static enum fs_status apply_style(struct place *p, const struct request *r, cons
 		if (!is_parameter(p->g, n) || !names_parameter(p, n, r->pattern))
 			continue;
 		(*hits)++;
+		if (style->kind == STYLE_HOOK)
+			continue;
 		style_users(p->g, &p->uses, n, &users);
 		status = style_parameter(p, style, axis, n, r->pattern, &users, d);
 		if (style->gather_output)

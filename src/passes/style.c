@@ -21,6 +21,11 @@ static const struct style styles[] = {
 	{ "sequence_parallel",             STYLE_REPLICATE, false,         true,     false },
 	{ "replicate",                     STYLE_REPLICATE, false,         false,    false },
 	{ "replicated_with_grad_allreduce", STYLE_REPLICATE, false,        false,    false },
+	{ "mla_kv_a_proj",                 STYLE_REPLICATE, false,         false,    false },
+	{ "moe_tp_experts",                STYLE_HOOK,      false,         false,    false },
+	{ "moe_identity_expert",           STYLE_HOOK,      false,         false,    false },
+	{ "all_reduce",                    STYLE_HOOK,      false,         false,    false },
+	{ "local_params",                  STYLE_HOOK,      false,         false,    false },
 };
 #define STYLES (sizeof(styles) / sizeof(styles[0]))
 
@@ -139,6 +144,8 @@ int style_dim(const struct style *s, const struct param_use *u, bool as_table)
 	bool colwise = s->kind == STYLE_COLWISE;
 	if (u->scale)
 		return colwise ? u->dim_scale : -1;
+	if (u->rank == 3) /* stacked experts: of each, by place, as Hugging Face has it */
+		return colwise ? 1 : 2;
 	if ((u->dim_n >= 0 || u->dim_k >= 0) && !(u->embedding && as_table)) {
 		int dim = colwise ? u->dim_n : u->dim_k;
 		return dim >= 0 ? dim : STYLE_NO_ROLE;

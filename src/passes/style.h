@@ -4,7 +4,8 @@
 
 #include "ir.h"
 
-enum style_kind { STYLE_COLWISE, STYLE_ROWWISE, STYLE_REPLICATE };
+/* STYLE_HOOK: what Hugging Face does around a module's forward; here it follows from the placements. */
+enum style_kind { STYLE_COLWISE, STYLE_ROWWISE, STYLE_REPLICATE, STYLE_HOOK };
 
 struct style {
 	const char *name;
