@@ -26,7 +26,8 @@ START_TEST(patterns)
 		{ "layers.*.q", "model.layers.0.q", true },
 		{ "model.layers.*.q", "layers.0.q", true },
 		{ "model.layers.*.q", "model.layers.0.q", true },
-		{ "layers.*.q", "decoder.layers.0.q", false },
+		{ "layers.*.q", "decoder.layers.0.q", true }, /* so may other base models' names */
+		{ "layers.*.q", "encoder.layers.0.q", false },
 		{ "model", "model", true },
 		{ "", "", true },
 		{ "", "x", false },
