@@ -150,12 +150,13 @@ enum fs_status file_writer_open(struct file_writer *w, const char *path, struct 
 	struct stat st;
 	bool there = stat(path, &st) == 0;
 	*w = (struct file_writer){ .fd = -1 };
-	/* A link is followed, so that its target is replaced and not the link. */
-	w->path = there ? realpath(path, NULL) : strdup(path);
+	/* A link is followed, so that its target is replaced and not the link.  What is no file (a pipe) may have no path. */
+	w->path = there && S_ISREG(st.st_mode) ? realpath(path, NULL) : strdup(path);
 	w->buffer = malloc(WRITER_BUFFER);
 	if (w->path == NULL || w->buffer == NULL) {
+		enum fs_status status = system_error(d, path, "cannot be written");
 		file_writer_abort(w);
-		return diag_set(d, FS_NOMEM, "%s: out of memory", path);
+		return status;
 	}
 	if (there && S_ISDIR(st.st_mode))
 		errno = EISDIR;

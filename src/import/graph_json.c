@@ -3,7 +3,6 @@
 #include "text.h"
 #include "file.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -432,23 +431,13 @@ static enum fs_status read_document(struct json_reader *r, const json_t *documen
 	return read_outputs(r, document);
 }
 
-/* Names of the file that a message quotes may hold anything. */
-static void make_printable(struct diag *d)
-{
-	for (char *c = d->text; *c != '\0'; c++)
-		if (iscntrl((unsigned char)*c))
-			*c = '?';
-}
-
 static enum fs_status parse(const char *bytes, size_t size, const char *file, json_t **out, struct diag *d)
 {
 	json_error_t e;
 	*out = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &e);
 	if (*out != NULL)
 		return FS_OK;
-	diag_set(d, FS_INVALID, "%s:%d:%d: %s", file, e.line, e.column, e.text);
-	make_printable(d);
-	return d->status;
+	return diag_set(d, FS_INVALID, "%s:%d:%d: %s", file, e.line, e.column, e.text);
 }
 
 enum fs_status graph_json_import(const char *bytes, size_t size, const char *file, const struct import_options *o,
@@ -466,7 +455,6 @@ enum fs_status graph_json_import(const char *bytes, size_t size, const char *fil
 	*out = r.graph;
 	if (status == FS_OK)
 		return FS_OK;
-	make_printable(d);
 	graph_destroy(r.graph);
 	context_destroy(r.context);
 	return status;

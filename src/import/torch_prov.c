@@ -144,7 +144,7 @@ enum fs_status lacks_report(struct import *im)
 	if (im->lacks.count > 1)
 		snprintf(count, sizeof(count), "; %u other%s too: ", im->lacks.count - 1, im->lacks.count > 2 ? "s" : "");
 	const char *source = p->source ? p->source : "";
-	return diag_set(im->diag, FS_UNSUPPORTED, "%s is not supported\n  at %s (%s%snode %s)%s%s", first->what,
+	return diag_set(im->diag, FS_UNSUPPORTED, "%s is not supported, at %s (%s%snode %s)%s%s", first->what,
 			p->module ? p->module : "the top module", source, *source ? ", " : "", p->node ? p->node : "?",
 			count, more);
 }

@@ -2,7 +2,6 @@
 #include "tp_plan.h"
 #include "file.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,20 +44,12 @@ static enum fs_status add_rules(const char *file, json_t *plan, struct arena *st
 	return FS_OK;
 }
 
-static void make_printable(char *s)
-{
-	for (; *s != '\0'; s++)
-		if (iscntrl((unsigned char)*s))
-			*s = '?';
-}
-
 enum fs_status tp_plan_parse(const char *text, size_t size, const char *file, struct arena *strings, tp_rules *out,
 			     struct diag *d)
 {
 	json_error_t e;
 	json_t *plan = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
 	if (plan == NULL) {
-		make_printable(e.text);
 		return diag_set(d, FS_INVALID, "%s:%d:%d: %s", file, e.line, e.column, e.text);
 	}
 	enum fs_status status = add_rules(file, plan, strings, out, d);

@@ -115,14 +115,28 @@ void vec_free(void **items, uint32_t *count, uint32_t *room)
 	*count = *room = 0;
 }
 
+/* Control characters, which names from files and command lines may hold, as \x0a: one line, no escapes for a terminal. */
+static void escape_text(char *to, size_t room, const char *from)
+{
+	for (; *from != '\0' && room > 4; from++) {
+		unsigned char c = (unsigned char)*from;
+		int n = c < 0x20 || c == 0x7f ? snprintf(to, room, "\\x%02x", c) : (*to = (char)c, 1);
+		to += n;
+		room -= (size_t)n;
+	}
+	*to = '\0';
+}
+
 enum fs_status diag_set(struct diag *d, enum fs_status status, const char *format, ...)
 {
+	char text[sizeof(d->text)];
 	if (d->status != FS_OK)
 		return status;
 	va_list args;
 	va_start(args, format);
-	vsnprintf(d->text, sizeof(d->text), format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	escape_text(d->text, sizeof(d->text), text);
 	d->status = status;
 	return status;
 }
@@ -139,7 +153,7 @@ enum fs_status diag_prefix(struct diag *d, const char *format, ...)
 	size_t room = sizeof(text) - at - 3, size = strnlen(d->text, room);
 	memcpy(text + at + 2, d->text, size);
 	text[at + 2 + size] = '\0';
-	memcpy(d->text, text, sizeof(text));
+	escape_text(d->text, sizeof(d->text), text);
 	return d->status;
 }
 

@@ -25,9 +25,6 @@ enum fs_status lex_at(const struct lex *l, const char *at)
 {
 	int line, column;
 	position(l, at, &line, &column);
-	for (char *c = l->diag->text; *c != '\0'; c++) /* of strings in the text that the message quotes */
-		if (iscntrl((unsigned char)*c))
-			*c = '?';
 	return diag_prefix(l->diag, "%s:%d:%d", l->file, line, column);
 }
 

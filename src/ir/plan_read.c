@@ -421,14 +421,6 @@ static enum fs_status read_all(struct reader *r, const char *text, size_t size)
 	return FS_OK;
 }
 
-/* Messages quote the file: they stay one line. */
-static void clean_message(struct diag *d)
-{
-	for (char *s = d->text; *s != '\0'; s++)
-		if ((unsigned char)*s < 0x20)
-			*s = '?';
-}
-
 enum fs_status plan_read(const char *text, size_t size, const char *file, struct plan **out, struct diag *d)
 {
 	struct reader r = { .file = file, .diag = d, .entry = "" };
@@ -442,7 +434,6 @@ enum fs_status plan_read(const char *text, size_t size, const char *file, struct
 		*out = r.plan;
 		return FS_OK;
 	}
-	clean_message(d);
 	plan_destroy(r.plan);
 	return status;
 }

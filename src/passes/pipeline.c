@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 const struct pass passes[] = {
 #define PASS(name, from, to, numerics, summary) \
@@ -72,14 +73,17 @@ static enum fs_status dump_file(const struct graph *g, const struct pipeline_opt
 				struct diag *d)
 {
 	char path[4096];
-	snprintf(path, sizeof(path), "%s/%02d-%s.ir", o->dump_dir, number, name);
-	FILE *f = fopen(path, "w");
+	int size = snprintf(path, sizeof(path), "%s/%02d-%s.ir", o->dump_dir, number, name);
+	FILE *f = (size_t)size < sizeof(path) ? fopen(path, "w") : (errno = ENAMETOOLONG, NULL);
 	if (f == NULL)
-		return diag_set(d, FS_IO, "%s: %s", path, strerror(errno));
+		return diag_set(d, FS_IO, "--dump-dir: %s: %s", path, strerror(errno));
 	graph_print(g, f);
-	if (fclose(f) != 0)
-		return diag_set(d, FS_IO, "%s: %s", path, strerror(errno));
-	return FS_OK;
+	bool written = fflush(f) == 0 && !ferror(f);
+	if (fclose(f) == 0 && written)
+		return FS_OK;
+	diag_set(d, FS_IO, "--dump-dir: %s: %s", path, strerror(errno));
+	unlink(path);
+	return d->status;
 }
 
 /* Prints what --dump-ir, --print-changed and --dump-dir ask for; `before` is freed. */

@@ -79,3 +79,27 @@ fi
 mkdir "$work/limited"
 (ulimit -f 0; "$tool" compile "$work/mlp.json" -o "$work/limited/p.json" 2>&1 | cat >/dev/null)
 [ -z "$(ls "$work/limited")" ] && pass || fail 'a file is left behind'
+
+# Names with control characters: the message stays one line and sends no escapes to the terminal.
+odd=$(printf 'a\nb\033[31m')
+run 1 compile "$work/$odd.json" -o "$work/p2.json"
+[ "$(wc -l <"$work/.err")" -eq 1 ] && pass || fail 'more than one line'
+err_has 'a\x0ab\x1b[31m.json'
+run 1 compile "$work/mlp.json" -o "$work/p2.json" --mesh tp=2 --place "$odd=tp:R"
+[ "$(wc -l <"$work/.err")" -eq 1 ] && pass || fail 'more than one line'
+no_file "$work/p2.json"
+
+# A pipe as the output; a folder of dumps that a file name does not fit into.
+mkfifo "$work/pipe"
+cat "$work/pipe" >"$work/piped" &
+run 0 compile "$work/mlp.json" -o "$work/pipe" --mesh tp=2
+wait
+run 0 compile "$work/mlp.json" -o "$work/p.json" --mesh tp=2
+same "$work/p.json" "$work/piped"
+if [ -w /dev/full ]; then
+	mkdir "$work/dumps"
+	ln -s /dev/full "$work/dumps/00-import.ir"
+	run 1 compile "$work/mlp.json" -o "$work/p3.json" --dump-dir "$work/dumps"
+	err_has '--dump-dir: '
+	no_file "$work/p3.json"
+fi

@@ -81,12 +81,12 @@ START_TEST(messages)
 {
 	static const struct { void (*change)(json_t *p); enum fs_status status; const char *text; } rows[] = {
 		{ break_target, FS_UNSUPPORTED,
-		  "m.json: aten.grid_sampler_2d is not supported\n  at fc1 (gen.py:296, node linear)" },
+		  "m.json: aten.grid_sampler_2d is not supported, at fc1 (gen.py:296, node linear)" },
 		{ break_two_targets, FS_UNSUPPORTED,
-		  "m.json: aten.grid_sampler_2d is not supported\n  at fc1 (gen.py:296, node linear); 1 other too: "
+		  "m.json: aten.grid_sampler_2d is not supported, at fc1 (gen.py:296, node linear); 1 other too: "
 		  "my.foo (node gelu)" },
 		{ break_argument, FS_UNSUPPORTED,
-		  "m.json: aten.gelu.default with argument 'speed' is not supported\n  at the top module (gen.py:296, "
+		  "m.json: aten.gelu.default with argument 'speed' is not supported, at the top module (gen.py:296, "
 		  "node gelu)" },
 		{ break_operand, FS_INVALID,
 		  "m.json: linear (fc1, gen.py:296): aten.linear.default: operand 'y' is not known here" },
@@ -146,7 +146,7 @@ START_TEST(stale_view)
 	struct imported r = import_json(program);
 	ck_assert_str_eq(r.diag.text,
 			 "m.json: aten.neg.default of a view or copy whose tensor was changed in place before ('view') is "
-			 "not supported\n  at the top module (node used)");
+			 "not supported, at the top module (node used)");
 	json_decref(program);
 	imported_release(&r);
 }

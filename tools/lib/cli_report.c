@@ -59,10 +59,24 @@ static void report_text(const char *input, const struct compile *c, const char *
 	report_table(c, out);
 }
 
+/* JSON has UTF-8 only: other text has ? for its bytes above ASCII. */
+static json_t *text_json(const char *text)
+{
+	json_t *v = json_string(text);
+	if (v != NULL)
+		return v;
+	char *copy = strdup(text);
+	for (char *s = copy; s != NULL && *s != '\0'; s++)
+		if ((unsigned char)*s >= 0x80)
+			*s = '?';
+	v = copy != NULL ? json_string(copy) : NULL;
+	free(copy);
+	return v != NULL ? v : json_null();
+}
+
 static void set_string(json_t *o, const char *key, const char *value)
 {
-	json_t *v = value != NULL ? json_string(value) : json_null();
-	json_object_set_new(o, key, v != NULL ? v : json_null());
+	json_object_set_new(o, key, value != NULL ? text_json(value) : json_null());
 }
 
 static json_t *matmul_json(const struct matmul_report *m)
@@ -87,7 +101,7 @@ static void report_json(const char *input, const struct compile *c, const char *
 	set_string(o, "input", input);
 	set_string(o, "error", failed);
 	for (uint32_t i = 0; c != NULL && i < c->notes.count; i++)
-		json_array_append_new(notes, json_string(c->notes.items[i]));
+		json_array_append_new(notes, text_json(c->notes.items[i]));
 	for (uint32_t i = 0; c != NULL && i < c->matmuls.count; i++)
 		json_array_append_new(matmuls, matmul_json(&c->matmuls.items[i]));
 	json_object_set_new(o, "notes", notes);
