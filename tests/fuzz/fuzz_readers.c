@@ -13,9 +13,11 @@
 #include <zlib.h>
 
 #include "graph_json.h"
+#include "plan.h"
 #include "pt2.h"
 #include "safetensors.h"
 #include "file_view.h"
+#include "torch.h"
 #include "tp_plan.h"
 #include "weights.h"
 
@@ -145,6 +147,35 @@ static enum fs_status read_graph(const unsigned char *bytes, size_t size, struct
 	return FS_OK;
 }
 
+/* What is taken is a sound graph. */
+static enum fs_status read_torch(const unsigned char *bytes, size_t size, struct diag *d)
+{
+	struct context *c = context_create(NULL);
+	struct graph *g;
+	struct diag unused = { 0 };
+	enum fs_status status = torch_import((const char *)bytes, size, "t", NULL, c, &g, d);
+	if (status == FS_OK) {
+		if (graph_verify(g, &unused) != FS_OK)
+			BUG("an unsound graph: %s", unused.text);
+		graph_destroy(g);
+	}
+	context_destroy(c);
+	return status;
+}
+
+static enum fs_status read_plan(const unsigned char *bytes, size_t size, struct diag *d)
+{
+	struct plan *p;
+	TRY(plan_read((const char *)bytes, size, "t", &p, d));
+	plan_destroy(p);
+	return FS_OK;
+}
+
+static void repair_plan(struct input *in)
+{
+	plan_rehash((char *)in->bytes, in->size);
+}
+
 static enum fs_status read_tp_plan(const unsigned char *bytes, size_t size, struct diag *d)
 {
 	struct arena strings = { 0 };
@@ -183,11 +214,15 @@ static void repair_zip(struct input *in)
 #define DATA "tests/data/import/"
 #define TINY DATA "tiny"
 #define IR "tests/ir/"
+#define TORCH "tests/data/torch/"
 
 static const struct reader readers[] = {
 	{ "safetensors", read_safetensors, NULL, { TINY ".safetensors" } },
 	{ "text", read_text, NULL, { IR "ops.ir", IR "fp8.ir", IR "names.ir", IR "constants.ir" } },
 	{ "graph", read_graph, NULL, { DATA "graph.json" } },
+	{ "torch", read_torch, NULL, { TORCH "mlp_training.json", TORCH "hops_training.json", TORCH "scaled_mm.json",
+				       TORCH "symbolic_dims.json" } },
+	{ "plan", read_plan, repair_plan, { "tests/data/plan/model.json" } },
 	{ "tp_plan", read_tp_plan, NULL, { DATA "tp_plan.json" } },
 	{ "pt2", read_pt2, repair_zip, { TINY ".pt2" } },
 	{ "weights", read_weights, repair_zip, { TINY ".safetensors.index.json", TINY ".safetensors", TINY ".pt2" } },
