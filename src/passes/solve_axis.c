@@ -3,7 +3,8 @@
  *
  *   variable of a value: pairs (produced p, held q); q == p: no second copy.  Only labels that matter:
  *       p that its producer can make, q that some user wants or can be served from, not free from p.
- *   variable of an op: its strategy.  So every table has two variables at the most:
+ *   variable of an op: its strategy.  A result that one op uses has no variable: its label is the strategy's.
+ *       So every table has two variables at the most:
  *       value:          the price of p -> q
  *       op:             the time of the strategy
  *       operand x op:   the price from p or q, whichever is less, to what the strategy wants; where codes
@@ -81,6 +82,11 @@ static void find_fixed(struct work *w)
 	}
 }
 
+static bool has_op(const struct work *w, uint32_t i)
+{
+	return w->s->reached[i] && !w->fixed[i] && !op_is_source((enum op)w->s->g->nodes.items[i].op);
+}
+
 static void count_uses(struct work *w)
 {
 	const struct graph *g = w->s->g;
@@ -89,13 +95,13 @@ static void count_uses(struct work *w)
 			uint16_t *u = &w->uses[graph_operand(g, (struct node_id){ i }, k).i];
 			*u += *u < UINT16_MAX;
 		}
-	for (uint32_t i = 0; i < g->outputs.count; i++)
-		w->uses[g->outputs.items[i].value.i]++;
-}
-
-static bool has_op(const struct work *w, uint32_t i)
-{
-	return w->s->reached[i] && !w->fixed[i] && !op_is_source((enum op)w->s->g->nodes.items[i].op);
+	for (uint32_t i = 1; i < g->nodes.count; i++)
+		w->inner[i] = has_op(w, i) && w->uses[i] == 1;
+	for (uint32_t i = 0; i < g->outputs.count; i++) {
+		struct node_id n = g->outputs.items[i].value;
+		w->uses[n.i]++;
+		w->inner[n.i] = false;
+	}
 }
 
 /* Labels that an output may end under: any that is whole or sharded evenly enough. */
@@ -174,6 +180,19 @@ static uint32_t domain_of(struct work *w, struct node_id n)
 	return make_domain(w, produced, wanted);
 }
 
+/* What is produced and held of a value at each label of its variable (its op's, if it has none). */
+static const label (*pairs_of(const struct work *w, struct node_id n, int *count))[2]
+{
+	if (w->inner[n.i]) {
+		const struct op_class *c = &w->classes.items[w->op_class[n.i]];
+		*count = c->strategies.count;
+		return (const label (*)[2])c->pair;
+	}
+	const struct domain *d = &w->domains.items[w->domain[n.i]];
+	*count = d->count;
+	return (const label (*)[2])d->pair;
+}
+
 /* --- tables, shared by what they depend on --- */
 
 enum table_kind { TABLE_HOLD, TABLE_SLICE, TABLE_OPERAND, TABLE_RESULT, TABLE_OUTPUT };
@@ -212,8 +231,10 @@ static uint64_t price_between(const struct value_class *c, const label *pair, la
 	return p < q ? p : q;
 }
 
-static void add_hold(struct work *w, struct node_id n)
+static void add_value(struct work *w, struct node_id n)
 {
+	w->domain[n.i] = domain_of(w, n);
+	w->value_var[n.i] = factor_graph_variable(&w->fg, (uint32_t)w->domains.items[w->domain[n.i]].count);
 	const struct domain *d = &w->domains.items[w->domain[n.i]];
 	if (d->count == 1 || d->wanted == 0)
 		return;
@@ -256,19 +277,19 @@ static void add_operand(struct work *w, struct node_id n, int k)
 		return;
 	}
 	bool casts = w->s->wires.casts != NULL && w->s->wires.casts[graph_node(w->s->g, n)->first + (uint32_t)k];
-	bool hard = w->hard[x.i], fresh;
-	const struct domain *d = &w->domains.items[w->domain[x.i]];
-	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)k << 16, w->domain[x.i], w->value_class[x.i],
-			    w->op_class[n.i] };
-	uint64_t *cost = table_of(w, key, (size_t)d->count * (size_t)strategies, &fresh);
+	bool hard = w->hard[x.i], inner = w->inner[x.i], fresh;
+	int count;
+	const label (*pair)[2] = pairs_of(w, x, &count);
+	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)inner << 9 | (uint64_t)k << 16,
+			    inner ? w->op_class[x.i] : w->domain[x.i], w->value_class[x.i], w->op_class[n.i] };
+	uint64_t *cost = table_of(w, key, (size_t)count * (size_t)strategies, &fresh);
 	const struct value_class *v = &w->value_classes.items[w->value_class[x.i]];
-	for (int i = 0; fresh && i < d->count; i++)
+	for (int i = 0; fresh && i < count; i++)
 		for (int s = 0; s < strategies; s++) {
 			label want = c->strategies.at[s * stride + k];
-			cost[i * strategies + s] = hard ? hard_price(d->pair[i][0], want)
-							: price_between(v, d->pair[i], want, casts);
+			cost[i * strategies + s] = hard ? hard_price(pair[i][0], want) : price_between(v, pair[i], want, casts);
 		}
-	uint32_t scope[2] = { w->value_var[x.i], w->op_var[n.i] };
+	uint32_t scope[2] = { inner ? w->op_var[x.i] : w->value_var[x.i], w->op_var[n.i] };
 	factor_graph_add(&w->fg, 2, scope, cost);
 }
 
@@ -327,17 +348,17 @@ static void build(struct work *w)
 		struct node_id n = { i };
 		if (!w->s->reached[i] || w->fixed[i])
 			continue;
-		w->domain[i] = domain_of(w, n);
 		if (has_op(w, i)) /* before its value: whatever it takes, the value can follow (eliminate_blocks) */
 			w->op_var[i] = factor_graph_variable(&w->fg, (uint32_t)w->classes.items[w->op_class[i]].strategies.count);
-		w->value_var[i] = factor_graph_variable(&w->fg, (uint32_t)w->domains.items[w->domain[i]].count);
-		add_hold(w, n);
+		if (!w->inner[i])
+			add_value(w, n);
 		if (!has_op(w, i))
 			continue;
 		factor_graph_add(&w->fg, 1, &w->op_var[i], w->classes.items[w->op_class[i]].price);
 		for (int k = 0; k < graph_node(g, n)->count; k++)
 			add_operand(w, n, k);
-		add_result(w, n);
+		if (!w->inner[i])
+			add_result(w, n);
 	}
 	for (uint32_t i = 0; i < g->outputs.count; i++)
 		if (!w->fixed[g->outputs.items[i].value.i])
@@ -358,7 +379,9 @@ static bool decode_node(struct work *w, const uint32_t *pick, uint32_t i)
 	const struct graph *g = w->s->g;
 	struct axis_labels *l = &w->s->axis[w->axis];
 	label none[2] = { LABEL_R, LABEL_R };
-	const label *pair = w->fixed[i] ? none : w->domains.items[w->domain[i]].pair[pick[w->value_var[i]]];
+	int count;
+	const label *pair = w->fixed[i] ? none
+					: pairs_of(w, (struct node_id){ i }, &count)[pick[w->inner[i] ? w->op_var[i] : w->value_var[i]]];
 	bool changed = set_label(&l->produced[i], pair[0]);
 	changed |= set_label(&l->held[i], pair[1]);
 	const struct node *node = &g->nodes.items[i];
@@ -396,6 +419,7 @@ static void work_init(struct work *w)
 {
 	size_t n = w->s->g->nodes.count;
 	w->uses = arena_array(&w->arena, n, sizeof(*w->uses));
+	w->inner = arena_array(&w->arena, n, sizeof(*w->inner));
 	w->fixed = arena_array(&w->arena, n, sizeof(*w->fixed));
 	w->hard = arena_array(&w->arena, n, sizeof(*w->hard));
 	w->wanted = arena_array(&w->arena, n, sizeof(*w->wanted));
@@ -425,7 +449,7 @@ static struct node_id node_of_variable(const struct work *w, uint32_t variable)
 {
 	for (uint32_t i = 1; i < w->s->g->nodes.count; i++)
 		if (!w->fixed[i] && w->s->reached[i] &&
-		    (w->value_var[i] == variable || (has_op(w, i) && w->op_var[i] == variable)))
+		    ((!w->inner[i] && w->value_var[i] == variable) || (has_op(w, i) && w->op_var[i] == variable)))
 			return (struct node_id){ i };
 	return NODE_NONE;
 }

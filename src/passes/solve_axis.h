@@ -20,6 +20,7 @@ struct op_class {
 	struct strategies strategies;
 	uint64_t *price;            /* of each strategy */
 	label_set made;             /* labels of the result */
+	label (*pair)[2];           /* of each strategy: its result, twice: nothing else is held of it */
 	label_set *wants;           /* of each operand */
 };
 
@@ -40,6 +41,7 @@ struct work {
 	struct arena arena;
 	struct factor_graph fg;
 	uint16_t *uses;             /* by node, outputs counted */
+	bool *inner;                /* by node: a result with one use by an op; its label is its op's */
 	bool *fixed;                /* by node: R, no variable */
 	bool *hard;                 /* by node: may not be gathered */
 	label_set *wanted;          /* by node */

@@ -270,9 +270,11 @@ static uint32_t make_op_class(struct work *w, struct node_id n)
 	class_strategies(w, n, shape, &c.strategies);
 	c.price = arena_array(&w->arena, (size_t)c.strategies.count + 1, sizeof(*c.price));
 	c.wants = arena_array(&w->arena, node->count + 1u, sizeof(*c.wants));
+	c.pair = arena_array(&w->arena, (size_t)c.strategies.count + 1, sizeof(*c.pair));
 	for (int i = 0; i < c.strategies.count; i++) {
 		const label *at = &c.strategies.at[i * c.strategies.stride];
 		c.price[i] = strategy_price(w, n, seen, at, shape + node->count + 1);
+		c.pair[i][0] = c.pair[i][1] = at[node->count];
 		c.made |= (label_set)(1u << at[node->count]);
 		for (int k = 0; k < node->count; k++)
 			c.wants[k] |= (label_set)(1u << at[k]);
