@@ -298,16 +298,26 @@ static struct table message_table(struct solver *s, const struct elimination *e,
 }
 
 /* New tables of one variable are one table: the lists of variables with many neighbours stay short. */
-static void add_own(struct solver *s, const struct elimination *e, uint64_t *cells)
+static void add_own(struct solver *s, const struct elimination *e, const uint64_t *cells)
 {
 	uint32_t w = e->rest[0];
-	if (s->own[w] != NULL) {
-		struct table_dims d = {.rank = 1, .size = {s->left[w].count}, .stride = {1}};
-		table_add(s->own[w], cells, &d);
+	bool fresh;
+	if (s->own[w] == NONE) {
+		s->own[w] = s->tables.count;
+		solver_add_table(s, message_table(s, e, cells));
 		return;
 	}
-	s->own[w] = cells;
-	solver_add_table(s, message_table(s, e, cells));
+	struct table *t = &s->tables.items[s->own[w]];
+	struct table_dims d = {.rank = 1, .size = {s->left[w].count}, .stride = {1}};
+	uint32_t first = s->memo.words.count;
+	*vec_push(&s->memo.words) = (uintptr_t)t->base;
+	*vec_push(&s->memo.words) = (uintptr_t)cells;
+	uint64_t *sum = memo_cells(&s->memo, &s->arena, first, s->left[w].count, &fresh);
+	if (fresh) {
+		table_copy(sum, t->base, &d);
+		table_add(sum, cells, &d);
+	}
+	t->base = sum;
 }
 
 static void count_cells(struct solver *s, uint64_t cells, uint32_t width)
@@ -317,6 +327,24 @@ static void count_cells(struct solver *s, uint64_t cells, uint32_t width)
 		return;
 	s->result->widest = cells;
 	s->result->width = width;
+}
+
+/* All that the message depends on: sizes, and which tables (even words) are read along which dims (odd words). */
+static uint32_t message_key(struct solver *s, const struct elimination *e, const struct step *step)
+{
+	uint32_t first = s->memo.words.count;
+	*vec_push(&s->memo.words) = (uint64_t)s->left[e->variable].count << 32 | e->width;
+	for (uint32_t k = 0; k < e->width; k++)
+		*vec_push(&s->memo.words) = s->left[e->rest[k]].count;
+	for (uint32_t i = 0; i < step->count; i++) {
+		const struct table *t = &s->tables.items[s->buckets.items[step->first + i]];
+		*vec_push(&s->memo.words) = (uintptr_t)t->base;
+		for (uint32_t k = 0; k < t->rank; k++) {
+			const struct axis *a = &s->axes.items[t->first + k];
+			*vec_push(&s->memo.words) = a->stride << 8 | (a->variable == e->variable ? 255 : 2 * s->slot[a->variable] + 1);
+		}
+	}
+	return first;
 }
 
 static enum elim_status eliminate_one(struct solver *s, uint32_t v)
@@ -330,8 +358,9 @@ static enum elim_status eliminate_one(struct solver *s, uint32_t v)
 	if (step.count == 0)
 		return ELIM_OK;
 	order_parts(s, &e);
-	uint64_t *out = arena_array(&s->arena, s->key[v] / s->left[v].count, sizeof(*out));
-	if (!minimize(s, &e, &step, out))
+	bool fresh;
+	uint64_t *out = memo_cells(&s->memo, &s->arena, message_key(s, &e, &step), s->key[v] / s->left[v].count, &fresh);
+	if (fresh && !minimize(s, &e, &step, out))
 		return solver_end(s, ELIM_INFEASIBLE, v);
 	if (e.width == 0) {
 		s->result->cost = elim_add(s->result->cost, *out);
@@ -405,12 +434,14 @@ static void solver_init(struct solver *s, const struct factor_graph *fg, uint64_
 	s->place = arena_array(&s->arena, n, sizeof(*s->place));
 	s->key = arena_array(&s->arena, n, sizeof(*s->key));
 	memset(s->head, 0xff, n * sizeof(*s->head)); /* NONE */
+	memset(s->own, 0xff, n * sizeof(*s->own));
 }
 
 static void solver_release(struct solver *s)
 {
 	free(s->part[0].cells);
 	free(s->part[1].cells);
+	memo_release(&s->memo);
 	vec_release(&s->tables);
 	vec_release(&s->axes);
 	vec_release(&s->links);

@@ -38,6 +38,18 @@ struct scratch {
 	size_t room;
 };
 
+/* A table that was made from the tables its words name. */
+struct message {
+	uint64_t *cells;
+	uint32_t first, count; /* its key, in `words` */
+};
+
+struct memo {
+	VEC(struct message) messages;
+	VEC(uint64_t) words;
+	struct hash_table table;
+};
+
 struct solver {
 	const struct factor_graph *fg;
 	uint64_t max_cells;
@@ -47,7 +59,8 @@ struct solver {
 	uint32_t *head;         /* by variable: its first link */
 	uint32_t *stamp, now;   /* by variable: seen in this scan */
 	uint32_t *slot;         /* by variable: its dim in the elimination at hand */
-	uint64_t **own;         /* by variable: the table of it alone that eliminations add to, or NULL */
+	uint32_t *own;          /* by variable: the table of it alone that eliminations add to, or NONE */
+	struct memo memo;
 	VEC(struct table) tables;
 	VEC(struct axis) axes;
 	VEC(struct link) links;
@@ -69,6 +82,12 @@ enum elim_status solver_load(struct solver *s, const bool *free, const uint32_t 
 void solver_add_table(struct solver *s, struct table t);
 /* Makes the axes those of a dense table of the labels left; returns its cells. */
 size_t solver_make_dense(struct solver *s, const struct table *t);
+/*
+ * eliminate_memo.c: the cells of the message whose key are the words from `first` on; *fresh: they are new
+ * and to be filled, else they are those of an equal key.
+ */
+uint64_t *memo_cells(struct memo *memo, struct arena *arena, uint32_t first, size_t cells, bool *fresh);
+void memo_release(struct memo *memo);
 enum elim_status solver_end(struct solver *s, enum elim_status status, uint32_t variable);
 
 #endif

@@ -120,14 +120,23 @@ static void prune_by(struct solver *s, const uint64_t *cost, size_t stride, stru
 	*set = (struct label_set){.label = kept, .count = count, .only = count > 0 ? kept[0] : 0};
 }
 
+/* Do all variables of the factor but one have a single label? */
+static bool is_of_one(const struct solver *s, const struct factor *f)
+{
+	uint32_t left = f->arity;
+	for (uint32_t k = 0; k < f->arity; k++)
+		left -= s->left[s->fg->scopes.items[f->first + k]].count == 1;
+	return left == 1;
+}
+
 static enum elim_status prune_labels(struct solver *s)
 {
 	for (uint32_t i = 0; i < s->fg->factors.count; i++) {
-		struct table t = view_factor(s, &s->fg->factors.items[i]);
-		struct axis a = t.rank == 1 ? s->axes.items[t.first] : (struct axis){0};
-		s->axes.count = t.first;
-		if (t.rank != 1)
+		if (!is_of_one(s, &s->fg->factors.items[i]))
 			continue;
+		struct table t = view_factor(s, &s->fg->factors.items[i]);
+		struct axis a = s->axes.items[t.first];
+		s->axes.count = t.first;
 		prune_by(s, t.base, a.stride, &s->left[a.variable]);
 		if (s->left[a.variable].count == 0)
 			return solver_end(s, ELIM_INFEASIBLE, a.variable);

@@ -3,13 +3,12 @@
  *
  *   variable of a value: pairs (produced p, held q); q == p: no second copy.  Only labels that matter:
  *       p that its producer can make, q that some user wants or can be served from, not free from p.
- *   variable of an op: its strategy.  A result that one op uses has no variable: its label is the strategy's.
- *       So every table has two variables at the most:
+ *   variable of an op: its strategy.  A result that one op uses has no variable: its label is the
+ *       strategy's, whose time is in the table of that use.  So every table has two variables at the most:
  *       value:          the price of p -> q
- *       op:             the time of the strategy
  *       operand x op:   the price from p or q, whichever is less, to what the strategy wants; where codes
  *                       move (wire.h), q is a copy for the matmuls that cast the value alike
- *       result x op:    0 where the strategy makes p, else infinite
+ *       result x op:    the time of the strategy where it makes p, else infinite
  *
  * Values that hang on no parameter, no float input and nothing sharded on this axis (masks, rotary
  * tables) are R and have no variables, unless they are large.  Ops with equal attributes, types and labels on the other axes
@@ -287,7 +286,8 @@ static void add_operand(struct work *w, struct node_id n, int k)
 	for (int i = 0; fresh && i < count; i++)
 		for (int s = 0; s < strategies; s++) {
 			label want = c->strategies.at[s * stride + k];
-			cost[i * strategies + s] = hard ? hard_price(pair[i][0], want) : price_between(v, pair[i], want, casts);
+			uint64_t price = hard ? hard_price(pair[i][0], want) : price_between(v, pair[i], want, casts);
+			cost[i * strategies + s] = elim_add(price, inner ? w->classes.items[w->op_class[x.i]].price[i] : 0);
 		}
 	uint32_t scope[2] = { inner ? w->op_var[x.i] : w->value_var[x.i], w->op_var[n.i] };
 	factor_graph_add(&w->fg, 2, scope, cost);
@@ -297,13 +297,13 @@ static void add_result(struct work *w, struct node_id n)
 {
 	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
 	const struct domain *d = &w->domains.items[w->domain[n.i]];
-	int strategies = c->strategies.count, stride = c->strategies.stride;
+	int strategies = c->strategies.count;
 	bool fresh;
 	uint64_t key[4] = { TABLE_RESULT, w->domain[n.i], w->op_class[n.i], 0 };
 	uint64_t *cost = table_of(w, key, (size_t)d->count * (size_t)strategies, &fresh);
 	for (int i = 0; fresh && i < d->count; i++)
 		for (int s = 0; s < strategies; s++)
-			cost[i * strategies + s] = c->strategies.at[s * stride + stride - 1] == d->pair[i][0] ? 0 : ELIM_INF;
+			cost[i * strategies + s] = c->pair[s][0] == d->pair[i][0] ? c->price[s] : ELIM_INF;
 	uint32_t scope[2] = { w->value_var[n.i], w->op_var[n.i] };
 	factor_graph_add(&w->fg, 2, scope, cost);
 }
@@ -354,7 +354,6 @@ static void build(struct work *w)
 			add_value(w, n);
 		if (!has_op(w, i))
 			continue;
-		factor_graph_add(&w->fg, 1, &w->op_var[i], w->classes.items[w->op_class[i]].price);
 		for (int k = 0; k < graph_node(g, n)->count; k++)
 			add_operand(w, n, k);
 		if (!w->inner[i])
