@@ -28,6 +28,7 @@ struct place {
 	uint32_t *constrained;      /* by node: axes */
 	uint32_t *hard;             /* by node: axes */
 	bool *matched;              /* by node, parameters: some rule named it */
+	struct name_index parameters, values; /* by node: what a rule may mean, and what --place may mean too */
 	struct name_list names;     /* everything a rule could have meant */
 };
 
@@ -73,25 +74,43 @@ static const char *module_of(const struct place *p, const char *name)
 	return dot == NULL ? "" : context_intern_n(p->g->context, name, (size_t)(dot - name));
 }
 
-/* Does it name the parameter, its module, or one of its tied names? */
-static bool names_parameter(const struct place *p, struct node_id n, const char *pattern)
+/* A parameter goes by its name, its module and its tied names. */
+static void index_parameter(struct place *p, struct node_id n)
 {
 	const char *name = graph_string(p->g, n, ATTR_NAME), *tied = graph_string(p->g, n, ATTR_TIED);
-	if (pattern_match(pattern, name) || pattern_match(pattern, module_of(p, name)))
-		return true;
+	name_index_add(&p->parameters, name, n.i);
+	name_index_add(&p->parameters, module_of(p, name), n.i);
 	for (const char *s = tied; s != NULL && *s != '\0';) {
 		size_t len = strcspn(s, " ");
 		const char *other = context_intern_n(p->g->context, s, len);
-		if (pattern_match(pattern, other) || pattern_match(pattern, module_of(p, other)))
-			return true;
+		name_index_add(&p->parameters, other, n.i);
+		name_index_add(&p->parameters, module_of(p, other), n.i);
 		s += len + (s[len] == ' ');
 	}
-	return false;
 }
 
 static bool is_parameter(const struct graph *g, struct node_id n)
 {
 	return graph_op(g, n) == OP_PARAM;
+}
+
+static void index_names(struct place *p)
+{
+	const struct graph *g = p->g;
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id n = { i };
+		const char *name = graph_string(g, n, ATTR_NAME), *node = graph_prov(g, n)->node;
+		if (is_parameter(g, n)) {
+			index_parameter(p, n);
+			continue;
+		}
+		if (name != NULL)
+			name_index_add(&p->values, name, i);
+		if (node != NULL)
+			name_index_add(&p->values, node, i);
+	}
+	for (uint32_t i = 0; i < g->outputs.count; i++)
+		name_index_add(&p->values, g->outputs.items[i].name, g->outputs.items[i].value.i);
 }
 
 typedef VEC(struct node_id) node_list;
@@ -213,20 +232,19 @@ static enum fs_status apply_style(struct place *p, const struct request *r, cons
 				  int *hits, struct diag *d)
 {
 	enum fs_status status = FS_OK;
-	for (uint32_t i = 1; i < p->g->nodes.count && status == FS_OK; i++) {
-		struct node_id n = { i };
+	found_list found = { 0 };
+	name_index_find(&p->parameters, r->pattern, &found);
+	*hits = (int)found.count;
+	for (uint32_t i = 0; i < found.count && status == FS_OK && style->kind != STYLE_HOOK; i++) {
+		struct node_id n = { found.items[i] };
 		param_users users = { 0 };
-		if (!is_parameter(p->g, n) || !names_parameter(p, n, r->pattern))
-			continue;
-		(*hits)++;
-		if (style->kind == STYLE_HOOK)
-			continue;
 		style_users(p->g, &p->uses, n, &users);
 		status = style_parameter(p, style, axis, n, r->pattern, &users, d);
 		if (style->gather_output)
 			style_output(p, axis, &users);
 		vec_release(&users);
 	}
+	vec_release(&found);
 	if (style->sequence && status == FS_OK)
 		style_sequence(p, r->pattern, axis);
 	return status;
@@ -262,13 +280,6 @@ static enum fs_status place_value(struct place *p, struct node_id n, const char 
 	return FS_OK;
 }
 
-/* Node or output names, or the outputs of modules, that a pattern means. */
-static bool names_value(const struct place *p, struct node_id n, const char *pattern)
-{
-	const char *name = graph_string(p->g, n, ATTR_NAME), *node = graph_prov(p->g, n)->node;
-	return (name != NULL && pattern_match(pattern, name)) || (node != NULL && pattern_match(pattern, node));
-}
-
 static enum fs_status place_modules(struct place *p, const struct request *r, int *hits, struct diag *d)
 {
 	node_list outputs = { 0 };
@@ -281,22 +292,24 @@ static enum fs_status place_modules(struct place *p, const struct request *r, in
 	return status;
 }
 
+static enum fs_status place_found(struct place *p, const struct name_index *x, const struct request *r, int *hits, struct diag *d)
+{
+	enum fs_status status = FS_OK;
+	found_list found = { 0 };
+	name_index_find(x, r->pattern, &found);
+	*hits += (int)found.count;
+	for (uint32_t i = 0; i < found.count && status == FS_OK; i++) {
+		p->matched[found.items[i]] = true;
+		status = place_value(p, (struct node_id){ found.items[i] }, r->value, d);
+	}
+	vec_release(&found);
+	return status;
+}
+
 static enum fs_status apply_placement(struct place *p, const struct request *r, int *hits, struct diag *d)
 {
-	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
-		struct node_id n = { i };
-		bool parameter = is_parameter(p->g, n);
-		if (parameter ? !names_parameter(p, n, r->pattern) : !names_value(p, n, r->pattern))
-			continue;
-		(*hits)++;
-		p->matched[i] = true;
-		TRY(place_value(p, n, r->value, d));
-	}
-	for (uint32_t i = 0; i < p->g->outputs.count; i++)
-		if (pattern_match(r->pattern, p->g->outputs.items[i].name)) {
-			(*hits)++;
-			TRY(place_value(p, p->g->outputs.items[i].value, r->value, d));
-		}
+	TRY(place_found(p, &p->parameters, r, hits, d));
+	TRY(place_found(p, &p->values, r, hits, d));
 	return *hits == 0 ? place_modules(p, r, hits, d) : FS_OK;
 }
 
@@ -406,6 +419,7 @@ static void place_init(struct place *p, const struct graph *g, struct compile *c
 	for (uint32_t i = 1; i < n; i++)
 		if (op_is_source((enum op)g->nodes.items[i].op))
 			p->pin[i] = graph_type(g, (struct node_id){ i })->place;
+	index_names(p);
 }
 
 static void place_release(struct place *p)
@@ -415,6 +429,8 @@ static void place_release(struct place *p)
 	free(p->constrained);
 	free(p->hard);
 	free(p->matched);
+	name_index_release(&p->parameters);
+	name_index_release(&p->values);
 	vec_release(&p->names.names);
 }
 

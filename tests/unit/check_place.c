@@ -31,7 +31,18 @@ START_TEST(patterns)
 		{ "model", "model", true },
 		{ "", "", true },
 		{ "", "x", false },
-		{ "a.", "a", true },
+		{ "a.", "a", false },
+		{ "**", "lm_head", true },
+		{ "**", "layers.0.mlp", true },
+		{ "**.weight", "weight", true }, /* any number: none, too */
+		{ "**.weight", "layers.0.up.weight", true },
+		{ "**.weight", "layers.0.up.bias", false },
+		{ "layers.**.weight", "model.layers.0.up.weight", true },
+		{ "layers.**.weight", "h.0.up.weight", false },
+		{ "layers.**", "layers", true },
+		{ "**.b.**.d", "a.b.c.b.d.d", true },
+		{ "**.b.**.d", "a.b.c.b.d.e", false },
+		{ "**.b.*.d", "a.b.b.c.d", true },
 		{ "a..b", "a.b", false },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
