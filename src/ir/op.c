@@ -5,12 +5,14 @@
 #include <string.h>
 
 static const struct row {
-	const char *text, *stages, *rule, *cost, *lower, *attrs;
+	const char *text, *stages, *cost, *lower, *attrs;
 	int least, most;
+	bool source, pointwise;
 } rows[OP_COUNT] = {
-	[OP_NONE] = { "none", "", "", "", "", "", 0, 0 },
+	[OP_NONE] = { "none", "", "", "", "", 0, 0, false, false },
 #define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, attrs) \
-	[OP_##name] = { text, stages, #rule, #cost, #lower, attrs, least, most },
+	[OP_##name] = { text, stages, #cost, #lower, attrs, least, most, \
+			__builtin_strcmp(#rule, "rule_source") == 0, __builtin_strcmp(#lower, "pointwise") == 0 },
 #include "ops.def"
 #undef OP
 };
@@ -128,7 +130,7 @@ bool op_in_stage(enum op op, enum stage s)
 
 bool op_is_pointwise(enum op op)
 {
-	return strcmp(rows[op].lower, "pointwise") == 0;
+	return rows[op].pointwise;
 }
 
 bool op_is_view(enum op op)
@@ -138,7 +140,7 @@ bool op_is_view(enum op op)
 
 bool op_is_source(enum op op)
 {
-	return strcmp(rows[op].rule, "rule_source") == 0;
+	return rows[op].source;
 }
 
 bool op_is_collective(enum op op)

@@ -297,27 +297,34 @@ static struct table message_table(struct solver *s, const struct elimination *e,
 	return t;
 }
 
+/* Counts what the message has less than it stands for. */
+static const uint64_t *message_cells(struct solver *s, const struct message *m)
+{
+	s->result->cost = elim_add(s->result->cost, m->least);
+	return m->cells;
+}
+
 /* New tables of one variable are one table: the lists of variables with many neighbours stay short. */
 static void add_own(struct solver *s, const struct elimination *e, const uint64_t *cells)
 {
-	uint32_t w = e->rest[0];
-	bool fresh;
+	uint32_t w = e->rest[0], first = s->memo.words.count;
 	if (s->own[w] == NONE) {
 		s->own[w] = s->tables.count;
 		solver_add_table(s, message_table(s, e, cells));
 		return;
 	}
 	struct table *t = &s->tables.items[s->own[w]];
-	struct table_dims d = {.rank = 1, .size = {s->left[w].count}, .stride = {1}};
-	uint32_t first = s->memo.words.count;
 	*vec_push(&s->memo.words) = (uintptr_t)t->base;
 	*vec_push(&s->memo.words) = (uintptr_t)cells;
-	uint64_t *sum = memo_cells(&s->memo, &s->arena, first, s->left[w].count, &fresh);
-	if (fresh) {
+	struct message *m = memo_message(&s->memo, first);
+	if (m->cells == NULL) {
+		struct table_dims d = {.rank = 1, .size = {s->left[w].count}, .stride = {1}};
+		uint64_t *sum = scratch_cells(&s->part[2], s->left[w].count);
 		table_copy(sum, t->base, &d);
 		table_add(sum, cells, &d);
+		memo_fill(&s->memo, m, sum, s->left[w].count);
 	}
-	t->base = sum;
+	t->base = message_cells(s, m);
 }
 
 static void count_cells(struct solver *s, uint64_t cells, uint32_t width)
@@ -358,14 +365,19 @@ static enum elim_status eliminate_one(struct solver *s, uint32_t v)
 	if (step.count == 0)
 		return ELIM_OK;
 	order_parts(s, &e);
-	bool fresh;
-	uint64_t *out = memo_cells(&s->memo, &s->arena, message_key(s, &e, &step), s->key[v] / s->left[v].count, &fresh);
-	if (fresh && !minimize(s, &e, &step, out))
-		return solver_end(s, ELIM_INFEASIBLE, v);
-	if (e.width == 0) {
-		s->result->cost = elim_add(s->result->cost, *out);
-		return s->result->cost < ELIM_INF ? ELIM_OK : solver_end(s, ELIM_INFEASIBLE, v);
+	struct message *m = memo_message(&s->memo, message_key(s, &e, &step));
+	if (m->cells == NULL) {
+		size_t cells = s->key[v] / s->left[v].count;
+		uint64_t *out = scratch_cells(&s->part[2], cells);
+		if (!minimize(s, &e, &step, out))
+			return solver_end(s, ELIM_INFEASIBLE, v);
+		memo_fill(&s->memo, m, out, cells);
 	}
+	const uint64_t *out = message_cells(s, m);
+	if (s->result->cost >= ELIM_INF)
+		return solver_end(s, ELIM_INFEASIBLE, v);
+	if (e.width == 0)
+		return ELIM_OK;
 	if (e.width == 1)
 		add_own(s, &e, out);
 	else
@@ -441,6 +453,7 @@ static void solver_release(struct solver *s)
 {
 	free(s->part[0].cells);
 	free(s->part[1].cells);
+	free(s->part[2].cells);
 	memo_release(&s->memo);
 	vec_release(&s->tables);
 	vec_release(&s->axes);

@@ -38,16 +38,24 @@ struct scratch {
 	size_t room;
 };
 
-/* A table that was made from the tables its words name. */
+/* A table that was made from those that its key names: its cells are `least` more. */
 struct message {
-	uint64_t *cells;
+	const uint64_t *cells; /* NULL: not yet filled */
+	uint64_t least;
 	uint32_t first, count; /* its key, in `words` */
 };
 
+struct memo_cells {
+	const uint64_t *at;
+	size_t count;
+};
+
 struct memo {
+	struct arena arena;
 	VEC(struct message) messages;
+	VEC(struct memo_cells) cells;
 	VEC(uint64_t) words;
-	struct hash_table table;
+	struct hash_table by_key, by_cells;
 };
 
 struct solver {
@@ -69,7 +77,7 @@ struct solver {
 	uint32_t *heap, *place; /* variables; where a variable stands, NONE when eliminated */
 	uint64_t *key;          /* by variable: cells of its elimination */
 	uint32_t heaped;
-	struct scratch part[2];
+	struct scratch part[3]; /* the third is for messages */
 	struct elim_result *result;
 };
 
@@ -82,11 +90,10 @@ enum elim_status solver_load(struct solver *s, const bool *free, const uint32_t 
 void solver_add_table(struct solver *s, struct table t);
 /* Makes the axes those of a dense table of the labels left; returns its cells. */
 size_t solver_make_dense(struct solver *s, const struct table *t);
-/*
- * eliminate_memo.c: the cells of the message whose key are the words from `first` on; *fresh: they are new
- * and to be filled, else they are those of an equal key.
- */
-uint64_t *memo_cells(struct memo *memo, struct arena *arena, uint32_t first, size_t cells, bool *fresh);
+/* eliminate_memo.c: the message whose key are the words from `first` on (they are taken), to be filled or found. */
+struct message *memo_message(struct memo *memo, uint32_t first);
+/* Cells of which some are below ELIM_INF; they are changed. */
+void memo_fill(struct memo *memo, struct message *m, uint64_t *cells, size_t count);
 void memo_release(struct memo *memo);
 enum elim_status solver_end(struct solver *s, enum elim_status status, uint32_t variable);
 
