@@ -7,7 +7,7 @@
  *
  * For one mesh axis the labelling is an exact minimum of the cost model (solve_axis.c, machine.c) by
  * variable elimination.  Several axes: one after another, innermost first, on shapes that the others
- * divide, and again until nothing changes; the cost never rises.
+ * divide and with what the others' moves cost then, and again until nothing changes; the cost never rises.
  * Sources keep the placement written on their type (R where none is); `constrain` nodes pin values
  * and disappear.  P(sum) leaves an op only where its strategies say so; outputs are never P.
  *

@@ -6,8 +6,9 @@
  *   variable of an op: its strategy.  A result that one op uses has no variable: its label is the
  *       strategy's, whose time is in the table of that use.  So every table has two variables at the most:
  *       value:          the price of p -> q
- *       operand x op:   the price from p or q, whichever is less, to what the strategy wants; where codes
- *                       move (wire.h), q is a copy for the matmuls that cast the value alike
+ *       operand x op:   the price from p or q, whichever is less, to what the strategy wants, with the moves
+ *                       that the other axes make of it; where codes move (wire.h), q is a copy for the matmuls
+ *                       that cast the value alike
  *       result x op:    the time of the strategy where it makes p, else infinite
  *
  * Values that hang on no parameter, no float input and nothing sharded on this axis (masks, rotary
@@ -118,10 +119,11 @@ static void classify(struct work *w)
 {
 	const struct graph *g = w->s->g;
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
-		if (!w->s->reached[i] || w->fixed[i])
-			continue;
 		struct node_id n = { i };
+		if (!w->s->reached[i])
+			continue;
 		w->value_class[i] = value_class_of(w, n);
+		w->held_class[i] = held_class_of(w, n);
 		if (!has_op(w, i))
 			continue;
 		w->op_class[i] = op_class_of(w, n);
@@ -179,9 +181,14 @@ static uint32_t domain_of(struct work *w, struct node_id n)
 	return make_domain(w, produced, wanted);
 }
 
-/* What is produced and held of a value at each label of its variable (its op's, if it has none). */
+/* What is produced and held of a value at each label of its variable (its op's, if it has none; R, if it is fixed). */
 static const label (*pairs_of(const struct work *w, struct node_id n, int *count))[2]
 {
+	static const label whole[1][2] = { { LABEL_R, LABEL_R } };
+	if (w->fixed[n.i]) {
+		*count = 1;
+		return whole;
+	}
 	if (w->inner[n.i]) {
 		const struct op_class *c = &w->classes.items[w->op_class[n.i]];
 		*count = c->strategies.count;
@@ -194,7 +201,7 @@ static const label (*pairs_of(const struct work *w, struct node_id n, int *count
 
 /* --- tables, shared by what they depend on --- */
 
-enum table_kind { TABLE_HOLD, TABLE_SLICE, TABLE_OPERAND, TABLE_RESULT, TABLE_OUTPUT };
+enum table_kind { TABLE_HOLD, TABLE_OPERAND, TABLE_RESULT, TABLE_OUTPUT };
 
 struct table_query { const struct work *w; const uint64_t *key; };
 
@@ -221,12 +228,22 @@ static uint64_t *table_of(struct work *w, const uint64_t key[4], size_t cells, b
 	return (uint64_t *)(uintptr_t)w->tables.items[i].cost;
 }
 
-/* From where it is cheaper. What is held of a value that is cast are codes, for those who cast it. */
-static uint64_t price_between(const struct value_class *c, const label *pair, label want, bool casts)
+/* From where it is cheaper; what is held of a value that is cast are codes, for those who cast it. */
+struct source { struct edge produced, held; bool both; };
+
+static struct source source_make(const struct work *w, struct node_id x, uint32_t want_class, bool casts)
 {
-	if (c->cast && !casts)
-		return c->price[pair[0]][want];
-	uint64_t p = c->wire[pair[0]][want], q = c->wire[pair[1]][want];
+	bool cast = w->value_classes.items[want_class].wire.recipe != NULL;
+	struct source s = { .both = !cast || casts };
+	s.produced = edge_make(w, w->value_class[x.i], want_class, casts);
+	s.held = w->held_class[x.i] == w->value_class[x.i] ? s.produced : edge_make(w, w->held_class[x.i], want_class, casts);
+	return s;
+}
+
+static uint64_t price_between(const struct source *s, const label *pair, label want)
+{
+	uint64_t p = edge_price(&s->produced, pair[0], want);
+	uint64_t q = s->both ? edge_price(&s->held, pair[1], want) : p;
 	return p < q ? p : q;
 }
 
@@ -235,62 +252,63 @@ static void add_value(struct work *w, struct node_id n)
 	w->domain[n.i] = domain_of(w, n);
 	w->value_var[n.i] = factor_graph_variable(&w->fg, (uint32_t)w->domains.items[w->domain[n.i]].count);
 	const struct domain *d = &w->domains.items[w->domain[n.i]];
-	if (d->count == 1 || d->wanted == 0)
+	if (d->count == 1 || (d->wanted == 0 && w->held_class[n.i] == w->value_class[n.i]))
 		return;
 	bool fresh;
-	uint64_t key[4] = { TABLE_HOLD, w->domain[n.i], w->value_class[n.i], 0 };
+	uint64_t key[4] = { TABLE_HOLD, w->domain[n.i], w->value_class[n.i], w->held_class[n.i] };
 	uint64_t *cost = table_of(w, key, (size_t)d->count, &fresh);
-	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
+	struct edge e;
+	if (fresh)
+		e = edge_make(w, w->value_class[n.i], w->held_class[n.i], true);
 	for (int i = 0; fresh && i < d->count; i++)
-		cost[i] = c->wire[d->pair[i][0]][d->pair[i][1]];
+		cost[i] = edge_price(&e, d->pair[i][0], d->pair[i][1]);
 	factor_graph_add(&w->fg, 1, &w->value_var[n.i], cost);
 }
 
 /* A hard value is used as it lies, or, where it is whole, sliced. */
-static uint64_t hard_price(label pinned, label want)
+static uint64_t hard_price(const struct edge *e, label pinned, label want)
 {
-	return pinned == LABEL_R || pinned == want ? 0 : PRICE_INF;
+	if (pinned != LABEL_R && pinned != want)
+		return PRICE_INF;
+	return e->others[want] < e->others[pinned] ? e->others[want] : e->others[pinned];
 }
 
-/* An operand that is whole in any case. */
-static void add_slice(struct work *w, struct node_id n, int k)
+static void fill_operand(const struct work *w, struct node_id x, const struct op_class *c, int k, const struct source *from,
+			 uint64_t *cost)
 {
-	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
-	if (c->wants[k] == 1u << LABEL_R)
-		return;
-	bool fresh;
-	uint64_t key[4] = { TABLE_SLICE | (uint64_t)k << 16, w->op_class[n.i], 0, 0 };
-	uint64_t *cost = table_of(w, key, (size_t)c->strategies.count, &fresh);
-	for (int s = 0; fresh && s < c->strategies.count; s++)
-		cost[s] = c->strategies.at[s * c->strategies.stride + k] == LABEL_R ? 0 : slice_price();
-	factor_graph_add(&w->fg, 1, &w->op_var[n.i], cost);
+	int count, strategies = c->strategies.count, stride = c->strategies.stride;
+	const label (*pair)[2] = pairs_of(w, x, &count);
+	const uint64_t *time = w->inner[x.i] ? w->classes.items[w->op_class[x.i]].price : NULL;
+	for (int i = 0; i < count; i++)
+		for (int s = 0; s < strategies; s++) {
+			label want = c->strategies.at[s * stride + k];
+			uint64_t price = w->hard[x.i] ? hard_price(&from->produced, pair[i][0], want) : price_between(from, pair[i], want);
+			cost[i * strategies + s] = elim_add(price, time != NULL ? time[i] : 0);
+		}
 }
 
 static void add_operand(struct work *w, struct node_id n, int k)
 {
+	uint32_t slot = graph_node(w->s->g, n)->first + (uint32_t)k;
 	struct node_id x = graph_operand(w->s->g, n, k);
 	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
-	int strategies = c->strategies.count, stride = c->strategies.stride;
-	if (w->fixed[x.i]) {
-		add_slice(w, n, k);
+	bool casts = w->s->wires.casts != NULL && w->s->wires.casts[slot];
+	bool hard = w->hard[x.i], inner = w->inner[x.i], fixed = w->fixed[x.i], fresh;
+	uint32_t want_class = wanted_class_of(w, x, slot);
+	if (fixed && c->wants[k] == 1u << LABEL_R)
 		return;
-	}
-	bool casts = w->s->wires.casts != NULL && w->s->wires.casts[graph_node(w->s->g, n)->first + (uint32_t)k];
-	bool hard = w->hard[x.i], inner = w->inner[x.i], fresh;
 	int count;
-	const label (*pair)[2] = pairs_of(w, x, &count);
-	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)inner << 9 | (uint64_t)k << 16,
-			    inner ? w->op_class[x.i] : w->domain[x.i], w->value_class[x.i], w->op_class[n.i] };
-	uint64_t *cost = table_of(w, key, (size_t)count * (size_t)strategies, &fresh);
-	const struct value_class *v = &w->value_classes.items[w->value_class[x.i]];
-	for (int i = 0; fresh && i < count; i++)
-		for (int s = 0; s < strategies; s++) {
-			label want = c->strategies.at[s * stride + k];
-			uint64_t price = hard ? hard_price(pair[i][0], want) : price_between(v, pair[i], want, casts);
-			cost[i * strategies + s] = elim_add(price, inner ? w->classes.items[w->op_class[x.i]].price[i] : 0);
-		}
+	pairs_of(w, x, &count);
+	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)inner << 9 | (uint64_t)fixed << 10 | (uint64_t)k << 16,
+			    inner ? w->op_class[x.i] : w->domain[x.i], w->value_class[x.i] | (uint64_t)w->held_class[x.i] << 32,
+			    w->op_class[n.i] };
+	uint64_t *cost = table_of(w, key, (size_t)count * (size_t)c->strategies.count, &fresh);
+	if (fresh) {
+		struct source from = source_make(w, x, want_class, casts);
+		fill_operand(w, x, c, k, &from, cost);
+	}
 	uint32_t scope[2] = { inner ? w->op_var[x.i] : w->value_var[x.i], w->op_var[n.i] };
-	factor_graph_add(&w->fg, 2, scope, cost);
+	factor_graph_add(&w->fg, fixed ? 1 : 2, scope + fixed, cost);
 }
 
 static void add_result(struct work *w, struct node_id n)
@@ -308,35 +326,39 @@ static void add_result(struct work *w, struct node_id n)
 	factor_graph_add(&w->fg, 2, scope, cost);
 }
 
-/* The label under which an output leaves, and its price. */
-static uint64_t output_price(const struct work *w, struct node_id n, const label *pair, label *best)
+/* The label under which an output leaves, and its price: as it is, if it is no partial. */
+static uint64_t output_price(const struct work *w, struct node_id n, const struct source *from, const label *pair, label *best)
 {
-	const struct value_class *c = &w->value_classes.items[w->value_class[n.i]];
 	label_set allowed = output_labels(w, n);
-	for (int i = 0; i < (c->cast ? 1 : 2); i++)
-		if (!(PARTIALS >> pair[i] & 1)) {
-			*best = pair[i];
-			return 0;
-		}
 	uint64_t least = PRICE_INF;
 	*best = LABEL_R;
-	for (int l = 0; l < LABEL_S(c->rank); l++)
-		if ((allowed >> l & 1) && price_between(c, pair, (label)l, false) < least) {
-			least = price_between(c, pair, (label)l, false);
+	for (int i = 0; i < 1 + from->both; i++)
+		if (!(PARTIALS >> pair[i] & 1)) {
+			*best = pair[i];
+			return price_between(from, pair, pair[i]);
+		}
+	for (int l = 0; l < LABEL_S(from->produced.to->rank); l++)
+		if ((allowed >> l & 1) && price_between(from, pair, (label)l) < least) {
+			least = price_between(from, pair, (label)l);
 			*best = (label)l;
 		}
 	return least;
 }
 
-static void add_output(struct work *w, struct node_id n)
+static void add_output(struct work *w, uint32_t output)
 {
+	struct node_id n = w->s->g->outputs.items[output].value;
+	uint32_t want_class = output_class_of(w, output);
 	const struct domain *d = &w->domains.items[w->domain[n.i]];
 	bool fresh;
-	uint64_t key[4] = { TABLE_OUTPUT, w->domain[n.i], w->value_class[n.i], 0 };
+	uint64_t key[4] = { TABLE_OUTPUT, w->domain[n.i], w->value_class[n.i] | (uint64_t)w->held_class[n.i] << 32, want_class };
 	uint64_t *cost = table_of(w, key, (size_t)d->count, &fresh);
-	for (int i = 0; fresh && i < d->count; i++) {
-		label best;
-		cost[i] = output_price(w, n, d->pair[i], &best);
+	if (fresh) {
+		struct source from = source_make(w, n, want_class, false);
+		for (int i = 0; i < d->count; i++) {
+			label best;
+			cost[i] = output_price(w, n, &from, d->pair[i], &best);
+		}
 	}
 	factor_graph_add(&w->fg, 1, &w->value_var[n.i], cost);
 }
@@ -361,7 +383,7 @@ static void build(struct work *w)
 	}
 	for (uint32_t i = 0; i < g->outputs.count; i++)
 		if (!w->fixed[g->outputs.items[i].value.i])
-			add_output(w, g->outputs.items[i].value);
+			add_output(w, i);
 }
 
 /* --- reading the answer --- */
@@ -405,8 +427,10 @@ static bool decode(struct work *w, const uint32_t *pick)
 	for (uint32_t i = 0; i < g->outputs.count; i++) {
 		struct node_id n = g->outputs.items[i].value;
 		label pair[2] = { l->produced[n.i], l->held[n.i] }, best = LABEL_R;
-		if (!w->fixed[n.i])
-			output_price(w, n, pair, &best);
+		if (!w->fixed[n.i]) {
+			struct source from = source_make(w, n, output_class_of(w, i), false);
+			output_price(w, n, &from, pair, &best);
+		}
 		changed |= set_label(&l->want_output[i], best);
 	}
 	return changed;
@@ -424,6 +448,7 @@ static void work_init(struct work *w)
 	w->wanted = arena_array(&w->arena, n, sizeof(*w->wanted));
 	w->op_class = arena_array(&w->arena, n, sizeof(*w->op_class));
 	w->value_class = arena_array(&w->arena, n, sizeof(*w->value_class));
+	w->held_class = arena_array(&w->arena, n, sizeof(*w->held_class));
 	w->domain = arena_array(&w->arena, n, sizeof(*w->domain));
 	w->value_var = arena_array(&w->arena, n, sizeof(*w->value_var));
 	w->op_var = arena_array(&w->arena, n, sizeof(*w->op_var));

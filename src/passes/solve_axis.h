@@ -24,14 +24,26 @@ struct op_class {
 	label_set *wants;           /* of each operand */
 };
 
-/* Values whose resharding costs the same. */
+/* Values whose resharding on this axis costs the same, as the other axes hold them. */
 struct value_class {
-	int64_t shape[MAX_RANK];
+	const struct type *type;
+	struct wire wire;
+	label others[MAX_AXES];     /* by axis; this one is R */
+	int64_t shape[MAX_RANK];    /* over the other axes */
 	int rank, item;
-	bool cast;                  /* some users cast it */
 	label_set uneven;           /* whose chunks are padded */
 	uint64_t price[LABEL_COUNT][LABEL_COUNT]; /* of the cheapest path */
-	uint64_t wire[LABEL_COUNT][LABEL_COUNT]; /* the same for those: of codes where they may move */
+	uint64_t codes[LABEL_COUNT][LABEL_COUNT]; /* the same for users that cast: of codes where they may move */
+};
+
+/*
+ * A value of one class that is wanted under another, from label to label of this axis: the other axes move it,
+ * too, before this one does or after, whichever is cheaper.
+ */
+struct edge {
+	const struct value_class *from, *to;
+	const uint64_t (*before)[LABEL_COUNT], (*after)[LABEL_COUNT]; /* this axis moves before the others, or after */
+	uint64_t others[LABEL_COUNT]; /* what the other axes pay where this one has the label */
 };
 
 struct work {
@@ -46,7 +58,7 @@ struct work {
 	bool *hard;                 /* by node: may not be gathered */
 	label_set *wanted;          /* by node */
 	uint32_t *op_class;         /* by node */
-	uint32_t *value_class;      /* by node */
+	uint32_t *value_class, *held_class; /* by node: as the other axes produce it, and hold it */
 	uint32_t *domain;           /* by node */
 	uint32_t *value_var, *op_var; /* by node */
 	VEC(struct op_class) classes;
@@ -64,6 +76,14 @@ static inline bool is_shard(label l)
 
 /* Classes, made once; the value's labels and those of the op's operands on the other axes are given. */
 uint32_t value_class_of(struct work *w, struct node_id n);
+uint32_t held_class_of(struct work *w, struct node_id n);
+/* The value as the slot of an op, or the output, wants it. */
+uint32_t wanted_class_of(struct work *w, struct node_id n, uint32_t slot);
+uint32_t output_class_of(struct work *w, uint32_t output);
 uint32_t op_class_of(struct work *w, struct node_id n);
+
+/* codes: the user casts the value. */
+struct edge edge_make(const struct work *w, uint32_t from_class, uint32_t to_class, bool codes);
+uint64_t edge_price(const struct edge *e, label from, label to);
 
 #endif

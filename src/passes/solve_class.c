@@ -22,17 +22,16 @@ static void shape_over(const struct work *w, const struct type *t, const label *
 			shape[at[a] - LABEL_S(0)] = divided(shape[at[a] - LABEL_S(0)], w->s->mesh->axis[a].size);
 }
 
-/* Labels of a value (or of operand place `slot`) on all axes but this one. */
-static void others_of_value(const struct work *w, struct node_id n, label at[MAX_AXES])
-{
-	for (int a = 0; a < w->s->mesh->count; a++)
-		at[a] = a == w->axis ? LABEL_R : w->s->axis[a].produced[n.i];
-}
+enum which { PRODUCED, HELD, WANT, WANT_OUTPUT };
 
-static void others_of_slot(const struct work *w, uint32_t slot, label at[MAX_AXES])
+/* Labels of a value (by node), of an operand place or of an output on all axes but this one. */
+static void others_of(const struct work *w, enum which which, uint32_t at, label others[MAX_AXES])
 {
-	for (int a = 0; a < w->s->mesh->count; a++)
-		at[a] = a == w->axis ? LABEL_R : w->s->axis[a].want[slot];
+	for (int a = 0; a < w->s->mesh->count; a++) {
+		const struct axis_labels *l = &w->s->axis[a];
+		const label *const all[] = { l->produced, l->held, l->want, l->want_output };
+		others[a] = a == w->axis ? LABEL_R : all[which][at];
+	}
 }
 
 /* --- interning by a key of 64-bit words --- */
@@ -75,9 +74,9 @@ static void go_by_way(struct value_class *c)
 				lower_to(&c->price[p][q], c->price[p][by], c->price[by][q]);
 	for (int p = 0; p < labels; p++)
 		for (int q = 0; q < labels; q++) {
-			lower_to(&c->wire[p][q], c->price[p][q], 0);
+			lower_to(&c->codes[p][q], c->price[p][q], 0);
 			for (int by = 0; by < labels; by++)
-				lower_to(&c->wire[p][q], c->price[p][by], c->wire[by][q]);
+				lower_to(&c->codes[p][q], c->price[p][by], c->codes[by][q]);
 		}
 }
 
@@ -91,42 +90,122 @@ static label_set uneven_labels(const int64_t *shape, int rank, int32_t ranks)
 	return set;
 }
 
-static uint32_t make_value_class(struct work *w, const struct type *t, const struct wire *wire, const label *at)
+static uint64_t moved(const struct work *w, const struct value_class *c, bool codes, const int64_t *shape, label p, label q, int32_t ranks)
+{
+	if (codes && c->wire.recipe != NULL)
+		return wire_price(w->s->machine, &c->wire, shape, c->rank, c->item, p, q, ranks);
+	return move_price(w->s->machine, shape, c->rank, c->item, p, q, ranks);
+}
+
+static uint32_t make_value_class(struct work *w, const struct type *t, const struct wire *wire, const label *others)
 {
 	struct value_class *c = vec_push(&w->value_classes);
+	c->type = t;
+	c->wire = *wire;
+	memcpy(c->others, others, sizeof(c->others));
 	c->rank = t->rank;
 	c->item = dtype_size((enum dtype)t->dtype);
-	c->cast = wire->recipe != NULL;
-	shape_over(w, t, at, c->shape);
+	shape_over(w, t, others, c->shape);
 	for (int p = 0; p < LABEL_S(t->rank); p++)
-		for (int q = 0; q < LABEL_S(t->rank); q++)
-			c->price[p][q] = move_price(w->s->machine, c->shape, c->rank, c->item, (label)p, (label)q, w->ranks);
-	for (int p = 0; p < LABEL_S(t->rank); p++)
-		for (int q = 0; q < LABEL_S(t->rank); q++)
-			c->wire[p][q] = c->cast ? wire_price(w->s->machine, wire, c->shape, c->rank, c->item, (label)p, (label)q, w->ranks)
-						: c->price[p][q];
+		for (int q = 0; q < LABEL_S(t->rank); q++) {
+			c->price[p][q] = moved(w, c, false, c->shape, (label)p, (label)q, w->ranks);
+			c->codes[p][q] = moved(w, c, true, c->shape, (label)p, (label)q, w->ranks);
+		}
 	go_by_way(c);
 	c->uneven = uneven_labels(c->shape, c->rank, w->ranks);
 	return w->value_classes.count - 1;
 }
 
-uint32_t value_class_of(struct work *w, struct node_id n)
+static uint32_t class_of_value(struct work *w, struct node_id n, enum which which, uint32_t at)
 {
-	label at[MAX_AXES] = { 0 };
+	label others[MAX_AXES] = { 0 };
 	struct wire wire = w->s->wires.value == NULL ? (struct wire){ 0 } : w->s->wires.value[n.i];
-	others_of_value(w, n, at);
-	uint64_t key[4] = { 4, graph_node(w->s->g, n)->type.i, pack(at),
+	others_of(w, which, at, others);
+	uint64_t key[4] = { 4, graph_node(w->s->g, n)->type.i, pack(others),
 			    wire.recipe == NULL ? 0 : 1u | (uint64_t)wire.whole << 1 | (uint64_t)wire.spanned << 2 };
 	uint64_t hash = hash_bytes(key, sizeof(key), 0);
 	struct key_query q = { w, key };
 	uint32_t i = hash_find(&w->value_table, hash, same_key, &q);
 	if (i == UINT32_MAX) {
 		i = w->keys.count;
-		uint64_t stored[5] = { key[0], key[1], key[2], key[3], make_value_class(w, graph_type(w->s->g, n), &wire, at) };
+		uint64_t stored[5] = { key[0], key[1], key[2], key[3], make_value_class(w, graph_type(w->s->g, n), &wire, others) };
 		*vec_push(&w->keys) = arena_copy(&w->arena, stored, sizeof(stored));
 		hash_insert(&w->value_table, hash, i);
 	}
 	return (uint32_t)w->keys.items[i][4];
+}
+
+uint32_t value_class_of(struct work *w, struct node_id n)
+{
+	return class_of_value(w, n, PRODUCED, n.i);
+}
+
+/* The class of the value under other labels of the other axes; most often they are those it is produced under. */
+static uint32_t class_as(struct work *w, struct node_id n, enum which which, uint32_t at)
+{
+	label produced[MAX_AXES] = { 0 }, others[MAX_AXES] = { 0 };
+	others_of(w, PRODUCED, n.i, produced);
+	others_of(w, which, at, others);
+	return pack(produced) == pack(others) ? w->value_class[n.i] : class_of_value(w, n, which, at);
+}
+
+uint32_t held_class_of(struct work *w, struct node_id n)
+{
+	return class_as(w, n, HELD, n.i);
+}
+
+uint32_t wanted_class_of(struct work *w, struct node_id n, uint32_t slot)
+{
+	return class_as(w, n, WANT, slot);
+}
+
+uint32_t output_class_of(struct work *w, uint32_t output)
+{
+	return class_as(w, w->s->g->outputs.items[output].value, WANT_OUTPUT, output);
+}
+
+/* --- edges --- */
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+	return a + b < PRICE_INF ? a + b : PRICE_INF;
+}
+
+/* What the other axes pay, one after another, while this one has the value under `own`. */
+static uint64_t others_price(const struct work *w, const struct edge *e, bool codes, label own)
+{
+	uint64_t sum = 0;
+	label at[MAX_AXES];
+	memcpy(at, e->from->others, sizeof(at));
+	at[w->axis] = own;
+	for (int a = 0; a < w->s->mesh->count; a++) {
+		int64_t shape[MAX_RANK];
+		if (a == w->axis || e->from->others[a] == e->to->others[a])
+			continue;
+		at[a] = LABEL_R;
+		shape_over(w, e->from->type, at, shape);
+		uint64_t price = moved(w, e->from, codes, shape, e->from->others[a], e->to->others[a], w->s->mesh->axis[a].size);
+		sum = plus(sum, price);
+		at[a] = e->to->others[a];
+	}
+	return sum;
+}
+
+struct edge edge_make(const struct work *w, uint32_t from_class, uint32_t to_class, bool codes)
+{
+	const struct value_class *from = &w->value_classes.items[from_class], *to = &w->value_classes.items[to_class];
+	struct edge e = { .from = from, .to = to };
+	e.before = (const uint64_t (*)[LABEL_COUNT])(codes ? from->codes : from->price);
+	e.after = (const uint64_t (*)[LABEL_COUNT])(codes ? to->codes : to->price);
+	for (int l = 0; from != to && l < LABEL_S(from->rank); l++)
+		e.others[l] = others_price(w, &e, codes, (label)l);
+	return e;
+}
+
+uint64_t edge_price(const struct edge *e, label from, label to)
+{
+	uint64_t before = plus(e->before[from][to], e->others[to]), after = plus(e->others[from], e->after[from][to]);
+	return before < after ? before : after;
 }
 
 /* --- classes of ops --- */
@@ -211,10 +290,10 @@ static void node_shapes(const struct work *w, struct node_id n, int64_t (*shape)
 	const struct node *node = graph_node(w->s->g, n);
 	label at[MAX_AXES] = { 0 };
 	for (int k = 0; k < node->count; k++) {
-		others_of_slot(w, node->first + (uint32_t)k, at);
+		others_of(w, WANT, node->first + (uint32_t)k, at);
 		shape_over(w, graph_type(w->s->g, graph_operand(w->s->g, n, k)), at, shape[k]);
 	}
-	others_of_value(w, n, at);
+	others_of(w, PRODUCED, n.i, at);
 	shape_over(w, graph_type(w->s->g, n), at, shape[node->count]);
 }
 
@@ -291,13 +370,13 @@ static uint64_t *op_key(struct work *w, struct node_id n)
 	uint64_t *key = arena_array(&w->arena, 6 + 3 * (size_t)node->count, sizeof(*key));
 	label at[MAX_AXES] = { 0 };
 	uint64_t *k = key + 1;
-	others_of_value(w, n, at);
+	others_of(w, PRODUCED, n.i, at);
 	*k++ = (uint64_t)node->op << 32 | node->attrs.i;
 	*k++ = node->type.i;
 	*k++ = pack(at);
 	for (int i = 0; i < node->count; i++) {
 		struct node_id x = graph_operand(g, n, i);
-		others_of_slot(w, node->first + (uint32_t)i, at);
+		others_of(w, WANT, node->first + (uint32_t)i, at);
 		*k++ = graph_node(g, x)->type.i;
 		*k++ = pack(at);
 		*k++ = op_is_source(graph_op(g, x)) ? 1u + w->s->axis[w->axis].produced[x.i] : 0;
