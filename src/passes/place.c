@@ -419,7 +419,8 @@ static void place_init(struct place *p, const struct graph *g, struct compile *c
 	for (uint32_t i = 1; i < n; i++)
 		if (op_is_source((enum op)g->nodes.items[i].op))
 			p->pin[i] = graph_type(g, (struct node_id){ i })->place;
-	index_names(p);
+	if (c->styles.count + c->places.count > 0)
+		index_names(p);
 }
 
 static void place_release(struct place *p)
