@@ -1,6 +1,7 @@
 /* fp8shard-run: runs a plan on CPU ranks, threads of this process. */
 #include "plan_check.h"
 #include "host.h"
+#include "output.h"
 #include "session.h"
 
 #include <getopt.h>
@@ -50,6 +51,19 @@ static int usage(const char *what, const char *which)
 	fprintf(stderr, "fp8shard-run: %s%s%s; see fp8shard-run --help\n", what, which != NULL ? " " : "",
 		which != NULL ? which : "");
 	return EXIT_USAGE;
+}
+
+static int say_error(const struct diag *d)
+{
+	fprintf(stderr, "fp8shard-run: %s\n", d->text);
+	return EXIT_USER;
+}
+
+static int say_help(void)
+{
+	struct diag d = { 0 };
+	fputs(help, stdout);
+	return output_flush(&d) == FS_OK ? 0 : say_error(&d);
 }
 
 /* --- options --- */
@@ -102,15 +116,13 @@ static int parse_options(struct options *o, int argc, char **argv)
 	opterr = 0;
 	for (int option; (option = getopt_long(argc, argv, ":o:vh", long_options, NULL)) != -1;) {
 		if (option == 'h')
-			return fputs(help, stdout) < 0;
+			return say_help();
 		if (option == ':')
 			return usage("a value is missing after", argv[optind - 1]);
 		if (option == '?')
 			return usage("no such option:", argv[optind - 1]);
-		if (take_option(o, option, &d) != FS_OK) {
-			fprintf(stderr, "fp8shard-run: %s\n", d.text);
-			return EXIT_USER;
-		}
+		if (take_option(o, option, &d) != FS_OK)
+			return say_error(&d);
 	}
 	if (optind + 1 != argc)
 		return optind == argc ? usage("a plan is missing", NULL) : usage("one plan at a time: what is", argv[optind + 1]);
@@ -172,6 +184,25 @@ static enum fs_status open_files(struct job *j, struct diag *d)
 		j->has_inputs = true;
 	}
 	return inputs_check(j->plan, j->has_inputs ? &j->inputs : NULL, d);
+}
+
+static enum fs_status check_output(const struct job *j, const char *option, const char *path, struct diag *d)
+{
+	TRY(output_is_no_input(option, path, j->options->plan, d));
+	TRY(output_is_no_input(option, path, j->options->inputs, d));
+	for (int i = 0; i < j->options->weight_count; i++)
+		TRY(output_is_no_input(option, path, j->options->weights[i], d));
+	if (path != NULL && weights_hold(&j->weights, path))
+		return output_is_no_input(option, path, path, d);
+	return FS_OK;
+}
+
+static enum fs_status check_outputs(const struct job *j, struct diag *d)
+{
+	const struct options *o = j->options;
+	TRY(outputs_differ("--check-json", o->check_json, "-o", o->output, d));
+	TRY(check_output(j, "-o", o->output, d));
+	return check_output(j, "--check-json", o->check_json, d);
 }
 
 static const struct safetensors *inputs_of(const struct job *j)
@@ -436,6 +467,7 @@ static enum fs_status do_job(struct job *j, bool *passed, struct diag *d)
 	*passed = true;
 	TRY(read_plan(j, d));
 	TRY(open_files(j, d));
+	TRY(check_outputs(j, d));
 	TRY(cpu_blas_load(d));
 	cpu_blas_threads(o->threads);
 	if (!o->json)
@@ -444,7 +476,9 @@ static enum fs_status do_job(struct job *j, bool *passed, struct diag *d)
 		TRY(run(j, d));
 		TRY(o->json ? (o->check ? FS_OK : print_json(j, d)) : print_run(j, d));
 	}
-	return o->check ? check(j, passed, d) : FS_OK;
+	if (o->check)
+		TRY(check(j, passed, d));
+	return output_flush(d);
 }
 
 int main(int argc, char **argv)
@@ -457,7 +491,7 @@ int main(int argc, char **argv)
 	int status = weights == NULL ? EXIT_USER : parse_options(&o, argc, argv);
 	if (status < 0) {
 		if (do_job(&j, &passed, &d) != FS_OK)
-			fprintf(stderr, "fp8shard-run: %s\n", d.text);
+			say_error(&d);
 		status = d.status == FS_OK && passed ? 0 : EXIT_USER;
 		job_release(&j);
 	}

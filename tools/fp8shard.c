@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "file.h"
 #include "lower.h"
+#include "output.h"
 #include "show.h"
 
 #include <errno.h>
@@ -14,32 +15,23 @@
 
 /* --- files --- */
 
-/* Is what `path` names the input itself? */
-static bool same_file(const char *path, const char *input)
-{
-	struct stat a, b;
-	return stat(path, &a) == 0 && stat(input, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 static enum fs_status check_outputs(const struct cli *c, struct diag *d)
 {
-	if (c->output != NULL && strcmp(c->output, "-") != 0 && same_file(c->output, c->input))
-		return diag_set(d, FS_INVALID, "-o %s: that is the input", c->output);
-	if (c->report != NULL && same_file(c->report, c->input))
-		return diag_set(d, FS_INVALID, "--report %s: that is the input", c->report);
-	if (c->report != NULL && c->output != NULL && strcmp(c->report, c->output) == 0)
-		return diag_set(d, FS_INVALID, "--report %s: the plan goes there", c->report);
-	if (c->dump_dir != NULL && mkdir(c->dump_dir, 0777) != 0 && errno != EEXIST)
-		return diag_set(d, FS_IO, "--dump-dir %s: %s", c->dump_dir, strerror(errno));
+	TRY(outputs_differ("--report", c->report, "-o", c->output, d));
+	TRY(output_is_no_input("-o", c->output, c->input, d));
+	TRY(output_is_no_input("--report", c->report, c->input, d));
+	for (uint32_t i = 0; i < c->plans.count; i++) {
+		TRY(output_is_no_input("-o", c->output, c->plans.items[i], d));
+		TRY(output_is_no_input("--report", c->report, c->plans.items[i], d));
+	}
 	return FS_OK;
 }
 
-/* What was printed is out, or an error: a full disk, a closed pipe. */
-static enum fs_status flush_stdout(struct diag *d)
+static enum fs_status make_dump_dir(const struct cli *c, struct diag *d)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return FS_OK;
-	return diag_set(d, FS_IO, "standard output: %s", strerror(errno));
+	if (c->dump_dir != NULL && mkdir(c->dump_dir, 0777) != 0 && errno != EEXIST)
+		return diag_set(d, FS_IO, "--dump-dir %s: %s", c->dump_dir, strerror(errno));
+	return FS_OK;
 }
 
 static enum fs_status write_output(const char *path, const char *text, size_t size, struct diag *d)
@@ -47,7 +39,7 @@ static enum fs_status write_output(const char *path, const char *text, size_t si
 	if (strcmp(path, "-") != 0)
 		return file_write_whole(path, text, size, d);
 	fwrite(text, 1, size, stdout);
-	return flush_stdout(d);
+	return output_flush(d);
 }
 
 /* --- reading the model --- */
@@ -147,11 +139,11 @@ static enum fs_status compile(struct cli *c, struct diag *d)
 	struct graph *g;
 	char *text = NULL;
 	size_t size;
-	TRY(check_outputs(c, d));
+	TRY(make_dump_dir(c, d));
 	TRY(import_model(c, &context, &g, d));
 	enum fs_status status = compile_graph(c, context, g, &text, &size, d);
 	if (status == FS_OK)
-		status = flush_stdout(d);
+		status = output_flush(d);
 	if (status == FS_OK)
 		status = write_output(c->output, text, size, d);
 	free(text);
@@ -162,8 +154,8 @@ static enum fs_status compile(struct cli *c, struct diag *d)
 static enum fs_status run_compile(struct cli *c, struct diag *d)
 {
 	struct diag ignored = { 0 };
-	bool can_report = c->report != NULL && !same_file(c->report, c->input);
-	if (compile(c, d) != FS_OK && can_report)
+	TRY(check_outputs(c, d));
+	if (compile(c, d) != FS_OK && c->report != NULL)
 		report_write(c->report, c->input, NULL, d->text, &ignored);
 	return d->status;
 }
@@ -240,13 +232,13 @@ static enum fs_status run_show(struct cli *c, struct diag *d)
 	TRY(read_plan(c->input, &plan, d));
 	plan_show(plan, c->json, stdout);
 	plan_destroy(plan);
-	return flush_stdout(d);
+	return output_flush(d);
 }
 
 static enum fs_status run_list(struct cli *c, struct diag *d)
 {
 	cli_passes(c->markdown, stdout);
-	return flush_stdout(d);
+	return output_flush(d);
 }
 
 /* --- commands --- */
@@ -285,6 +277,12 @@ static int say_usage(const char *message, const char *usage)
 	return EXIT_USAGE;
 }
 
+static int say_error(const struct diag *d)
+{
+	fprintf(stderr, "fp8shard: %s\n", d->text);
+	return EXIT_USER;
+}
+
 static int run_command(struct cli *c, int count, char **argv)
 {
 	struct diag d = { 0 };
@@ -295,12 +293,21 @@ static int run_command(struct cli *c, int count, char **argv)
 		return say_usage(d.text, c->command->usage);
 	if (d.status == FS_OK && c->help) {
 		cli_command_help(c->command, stdout);
-		flush_stdout(&d);
+		output_flush(&d);
 	}
-	if (d.status == FS_OK)
-		return EXIT_SUCCESS;
-	fprintf(stderr, "fp8shard: %s\n", d.text);
-	return EXIT_USER;
+	return d.status == FS_OK ? EXIT_SUCCESS : say_error(&d);
+}
+
+/* True where `name` asks for what is printed here. */
+static bool say_about(const char *name)
+{
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+		cli_help(stdout);
+	else if (strcmp(name, "--version") == 0)
+		puts("fp8shard " VERSION);
+	else
+		return false;
+	return true;
 }
 
 int main(int argc, char **argv)
@@ -309,14 +316,9 @@ int main(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : "";
 	char message[300];
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write */
-	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-		cli_help(stdout);
-		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_USER;
-	}
-	if (strcmp(name, "--version") == 0) {
-		puts("fp8shard " VERSION);
-		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_USER;
-	}
+	struct diag d = { 0 };
+	if (say_about(name))
+		return output_flush(&d) == FS_OK ? EXIT_SUCCESS : say_error(&d);
 	struct cli c = { .command = find_command(name) };
 	if (c.command == NULL) {
 		snprintf(message, sizeof(message), *name ? "unknown command '%.200s'" : "no command", name);

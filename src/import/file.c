@@ -249,6 +249,12 @@ enum fs_status file_write_whole(const char *path, const void *bytes, size_t size
 
 /* --- names --- */
 
+bool file_same(const char *a, const char *b)
+{
+	struct stat x, y;
+	return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 bool name_is_printable(const char *s)
 {
 	if (*s == '\0')

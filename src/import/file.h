@@ -47,6 +47,8 @@ void file_writer_abort(struct file_writer *w);
 /* All of it in one call. */
 enum fs_status file_write_whole(const char *path, const void *bytes, size_t size, struct diag *d);
 
+/* True where both name one regular file that there is. */
+bool file_same(const char *a, const char *b);
 /* True where a message can hold `s`: not empty, no control characters. */
 bool name_is_printable(const char *s);
 /* True where `s` names something in a folder itself: no '/', not ".." and not ".". */

@@ -23,6 +23,14 @@ static const char *source_name(const struct weights_source *s)
 	return s->kind == SOURCE_PT2 ? s->pt2.archive.file.name : s->safetensors.file.name;
 }
 
+bool weights_hold(const struct weights *w, const char *path)
+{
+	for (uint32_t i = 0; i < w->sources.count; i++)
+		if (file_same(path, source_name(w->sources.items[i])))
+			return true;
+	return false;
+}
+
 /* --- the list of all sources --- */
 
 struct wanted { const struct weights *weights; const char *name; };

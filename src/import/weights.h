@@ -44,6 +44,9 @@ struct weights {
 enum fs_status weights_add(struct weights *w, const char *path, struct diag *d);
 void weights_release(struct weights *w);
 
+/* True where `path` is one of the files that hold the weights. */
+bool weights_hold(const struct weights *w, const char *path);
+
 /* NULL where there is none. */
 const struct weight *weights_find(const struct weights *w, const char *name);
 /* The weight that a model needs: there, with data, of this type and shape; else says what is wrong. */

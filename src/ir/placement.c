@@ -206,7 +206,7 @@ static const char *const part_names[] = { [PART_SUM] = "sum", [PART_MAX] = "max"
 
 #define PLACEMENT_HELP "write AXIS:S(dim), AXIS:R or AXIS:P(sum|max|min), as in dp:S(0), tp:R"
 
-/* The part after "axis:": false where it is none. R leaves kind at 255. */
+/* The part after "axis:": false where it is none. R has kind 255. */
 static bool parse_part(struct part *part, const char **at)
 {
 	const char *s = *at;
@@ -253,8 +253,9 @@ static enum fs_status no_axis(const struct mesh *m, const char *text, const char
 	return diag_set(d, FS_INVALID, "'%s': the mesh has no axis '%s' (it has %s)", text, axis, has);
 }
 
+/* `named`: the axes that have been placed, as a mask. */
 static enum fs_status add_part(struct placement *p, const struct mesh *m, int rank, const char *text,
-			       const char **at, struct diag *d)
+			       const char **at, uint32_t *named, struct diag *d)
 {
 	const char *s = *at;
 	size_t n = name_length(s);
@@ -270,14 +271,15 @@ static enum fs_status add_part(struct placement *p, const struct mesh *m, int ra
 	*at = skip_space(s + n + 1);
 	if (!parse_part(&part, at))
 		return diag_set(d, FS_INVALID, "'%s' is no placement: " PLACEMENT_HELP, text);
+	if (*named >> i & 1)
+		return diag_set(d, FS_INVALID, "'%s' places the axis '%s' twice", text, axis);
+	*named |= 1u << i;
 	if (part.kind == 255)
 		return FS_OK;
 	int dim = (int8_t)part.dim;
 	if (part.kind == PART_SHARD && rank >= 0 && (dim < -rank || dim >= rank))
 		return diag_set(d, FS_INVALID, "'%s': dim %d of a value with %d dims", text, dim, rank);
 	part.dim = (uint8_t)(dim < 0 && rank >= 0 ? dim + rank : dim);
-	if (placement_find(p, i) >= 0)
-		return diag_set(d, FS_INVALID, "'%s' places the axis '%s' twice", text, axis);
 	p->at[p->count++] = part;
 	return FS_OK;
 }
@@ -286,10 +288,11 @@ enum fs_status placement_parse(struct placement *p, const struct mesh *m, int ra
 {
 	struct placement made = { 0 };
 	const char *s = skip_space(text);
+	uint32_t named = 0;
 	bool open = *s == '(';
 	s = skip_space(s + open);
 	while (*s != '\0' && *s != ')') {
-		TRY(add_part(&made, m, rank, text, &s, d));
+		TRY(add_part(&made, m, rank, text, &s, &named, d));
 		s = skip_space(s);
 		if (*s == ',')
 			s = skip_space(s + 1);

@@ -210,6 +210,23 @@ static enum fs_status check_outputs(const struct checker *c)
 	return FS_OK;
 }
 
+/* --- the size of the regions --- */
+
+/* A region ends with its last value, in whole multiples of PLAN_ALIGN. */
+static enum fs_status check_region(const struct checker *c, int memory, const char *name)
+{
+	int64_t end = 0, room = region_bytes(c->plan, memory);
+	for (uint32_t i = 1; i < c->graph->nodes.count; i++) {
+		const struct storage *s = &c->plan->storage[i];
+		if (s->memory == memory && s->offset + s->bytes > end)
+			end = s->offset + s->bytes;
+	}
+	if (room % PLAN_ALIGN == 0 && room - end < PLAN_ALIGN)
+		return FS_OK;
+	return diag_set(c->diag, FS_INVALID, "memory '%s' has %lld bytes, its values end at %lld", name, (long long)room,
+			(long long)end);
+}
+
 /* --- overlap: sweeps program order, the values that live sorted by offset --- */
 
 struct span { int64_t offset, end; uint32_t from, to, node; };
@@ -314,7 +331,10 @@ static enum fs_status check(struct checker *c)
 	TRY(check_overlap(c, MEM_PARAM, SECTION_SOURCE));
 	TRY(check_overlap(c, MEM_STATE, SECTION_SETUP));
 	TRY(check_overlap(c, MEM_ARENA, SECTION_SETUP));
-	return check_overlap(c, MEM_ARENA, SECTION_STEP);
+	TRY(check_overlap(c, MEM_ARENA, SECTION_STEP));
+	TRY(check_region(c, MEM_PARAM, "params"));
+	TRY(check_region(c, MEM_STATE, "state"));
+	return check_region(c, MEM_ARENA, "arena");
 }
 
 enum fs_status plan_verify(const struct plan *p, struct diag *d)

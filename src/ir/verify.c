@@ -269,9 +269,38 @@ static enum fs_status check_kind(struct verifier *v, struct node_id n)
 	return FS_OK;
 }
 
+struct output_key { const struct graph *graph; const char *name; };
+
+static bool same_output(const void *context, uint32_t i)
+{
+	const struct output_key *k = context;
+	return strcmp(k->graph->outputs.items[i].name, k->name) == 0;
+}
+
+/* What a user gets has a name of its own. */
+static enum fs_status check_output_names(const struct graph *g, struct diag *d)
+{
+	struct hash_table names = { 0 };
+	enum fs_status status = FS_OK;
+	for (uint32_t i = 0; i < g->outputs.count && status == FS_OK; i++) {
+		struct output_key key = { g, g->outputs.items[i].name };
+		if (g->outputs.items[i].kind != OUT_USER)
+			continue;
+		uint64_t hash = hash_string(key.name);
+		if (*key.name == '\0')
+			status = diag_set(d, FS_INVALID, "an output has an empty name");
+		else if (hash_find(&names, hash, same_output, &key) != UINT32_MAX)
+			status = diag_set(d, FS_INVALID, "two outputs have the name '%s'; each needs its own", key.name);
+		hash_insert(&names, hash, i);
+	}
+	hash_release(&names);
+	return status;
+}
+
 static enum fs_status check_outputs(const struct verifier *v)
 {
 	const struct graph *g = v->graph;
+	TRY(check_output_names(g, v->diag));
 	for (uint32_t i = 0; i < g->outputs.count; i++) {
 		const struct output *o = &g->outputs.items[i];
 		if (!node_is(o->value) || o->value.i >= g->nodes.count)

@@ -39,6 +39,8 @@ compile "$work/mlp.json" --mesh tp=2 --place 'x'
 err "--place 'x': VALUE=PLACEMENT, as in 'x=dp:S(0)' wanted"
 compile "$work/mlp.json" --mesh tp=2 --place 'x=ep:S(0)'
 err_has "the mesh has no axis 'ep' (it has tp=2)"
+compile "$work/mlp.json" --mesh tp=2 --place 'x=tp:S(0),tp:R'
+err "--place 'x=tp:S(0),tp:R': 'tp:S(0),tp:R' places the axis 'tp' twice"
 compile "$work/mlp.json" --fp8 rowwsie
 err_has '--fp8: '
 compile "$work/mlp.json" --scale-scope tp=near
@@ -48,20 +50,34 @@ err "--dim 'B=many': the size is no number of 0 or more"
 compile "$work/mlp.json" --dim B=2
 err "--dim B: $work/mlp.json has no dim of that name under \"dims\""
 compile "$work/mlp.json" --target tpu
-err_has '--target: '
+err "--target 'tpu' is unknown; there are h100, h200, b200 and cpu"
 compile "$work/mlp.json" --reduce-dtype f16
-err "--reduce-dtype 'f16': only f32 there is"
+err "--reduce-dtype 'f16': there is only f32"
 compile "$work/mlp.json" --dump-ir=slove
 err "--dump-ir: there is no pass 'slove'; 'fp8shard passes' lists them"
 compile "$work/mlp.json" --dump-dir "$work/nothing/dump"
 err_has '--dump-dir '
 
+# Nothing that is read is written over, and no two outputs are one file.
 run 1 compile "$work/mlp.json" -o "$work/mlp.json"
-err "-o $work/mlp.json: that is the input"
+err "-o $work/mlp.json: that is an input; name another file"
+ln -s mlp.json "$work/link.json"
+run 1 compile "$work/mlp.json" -o "$work/link.json"
+err_has "that is an input"
+echo '{"fc1": "colwise", "fc2": "rowwise"}' >"$work/tp.json"
+cp "$work/tp.json" "$work/tp_before.json"
+for option in -o --report; do
+	run 1 compile "$work/mlp.json" --mesh tp=2 --plan "$work/tp.json" -o "$work/p.json" $option "$work/tp.json"
+	err "$option $work/tp.json: that is an input; name another file"
+done
+same "$work/tp.json" "$work/tp_before.json"
+run 1 compile "$work/mlp.json" -o "$work/one.json" --report "$work/one.json"
+err "--report $work/one.json: that is the file of -o; name another one"
+no_file "$work/one.json"
 run 1 compile "$work/mlp.json" -o "$work/nothing/p.json"
 err_has "$work/nothing/p.json: "
 run 1 compile "$work/mlp.json" -o "$work/p.json" --report "$work/mlp.json"
-err "--report $work/mlp.json: that is the input"
+err "--report $work/mlp.json: that is an input; name another file"
 run 1 show "$work/mlp.json"
 run 1 show "$work/plan.json"
 
@@ -75,6 +91,9 @@ if [ -w /dev/full ]; then
 	run 1 compile "$work/mlp.json" -o /dev/full
 	"$tool" passes >/dev/full 2>"$work/.err"
 	[ $? -eq 1 ] && pass || fail 'passes to a full disk'
+	"$tool" --help >/dev/full 2>"$work/.err"
+	[ $? -eq 1 ] && pass || fail 'help to a full disk'
+	err 'standard output: No space left on device'
 fi
 mkdir "$work/limited"
 (ulimit -f 0; "$tool" compile "$work/mlp.json" -o "$work/limited/p.json" 2>&1 | cat >/dev/null)

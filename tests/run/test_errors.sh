@@ -62,6 +62,31 @@ if [ -c /dev/full ]; then
 	run 1 "$plan" --weights "$weights" --inputs "$ids" -o /dev/full
 	err_has /dev/full
 fi
+
+# Nothing that is read is written over, and no two outputs are one file.
+mkdir "$work/folder"
+cp "$plan" "$weights" "$ids" "$work/folder"
+mv "$work/folder/weights.safetensors" "$work/folder/model.safetensors"
+cp -r "$work/folder" "$work/before"
+for file in block.json model.safetensors ids.safetensors; do
+	for option in -o --check-json; do
+		run 1 "$work/folder/block.json" --weights "$work/folder" --inputs "$work/folder/ids.safetensors" \
+			$option "$work/folder/$file"
+		err "$option $work/folder/$file: that is an input; name another file"
+		same "$work/folder/$file" "$work/before/$file"
+	done
+done
+run 1 "$plan" --weights "$weights" --inputs "$ids" -o "$none" --check-json "$none"
+err "--check-json $none: that is the file of -o; name another one"
+no_file "$none"
+if [ -c /dev/full ]; then
+	for option in --help --json --check -v; do
+		"$build/fp8shard-run" "$plan" --weights "$weights" --inputs "$ids" $option >/dev/full 2>"$work/.err"
+		[ $? -eq 1 ] && pass || fail "$option: what is printed to a full disk"
+		err_has 'No space left on device'
+	done
+fi
+
 run 1 "$plan" --repeat 0
 err "--repeat '0': a number from 1 to 1000000 wanted"
 run 1 "$plan" --threads many

@@ -27,6 +27,7 @@ struct cli {
 	const struct command *command;
 	struct arena strings;
 	const char *input, *output, *report;
+	VEC(const char *) plans; /* the files of --plan */
 	struct mesh mesh;
 	bool has_mesh;
 	struct compile compile;

@@ -38,6 +38,7 @@ static enum fs_status set_mesh(struct cli *c, const char *value, struct diag *d)
 static enum fs_status plan_file(struct cli *c, const char *path, struct diag *d)
 {
 	tp_rules rules = { 0 };
+	*vec_push(&c->plans) = path;
 	enum fs_status status = tp_plan_read(path, &c->strings, &rules, d);
 	for (uint32_t i = 0; i < rules.count && status == FS_OK; i++) {
 		const struct tp_rule *r = &rules.items[i];
@@ -109,13 +110,13 @@ static enum fs_status set_target(struct cli *c, const char *value, struct diag *
 {
 	const struct machine *m;
 	c->compile.target = value;
-	return machine_find(value, &m, d) == FS_OK ? FS_OK : diag_prefix(d, "--target");
+	return machine_find(value, &m, d);
 }
 
 static enum fs_status set_reduce_dtype(struct cli *c, const char *value, struct diag *d)
 {
 	c->compile.reduce_f32 = true;
-	return strcmp(value, "f32") == 0 ? FS_OK : diag_set(d, FS_INVALID, "--reduce-dtype '%.200s': only f32 there is", value);
+	return strcmp(value, "f32") == 0 ? FS_OK : diag_set(d, FS_INVALID, "--reduce-dtype '%.200s': there is only f32", value);
 }
 
 static enum fs_status set_fp8_auto(struct cli *c, const char *value, struct diag *d)
@@ -329,6 +330,7 @@ enum fs_status cli_parse(struct cli *c, int count, char **argv, bool *usage, str
 void cli_release(struct cli *c)
 {
 	compile_release(&c->compile);
+	vec_release(&c->plans);
 	vec_release(&c->dims);
 	vec_release(&c->notes.line);
 	arena_release(&c->strings);
