@@ -23,3 +23,13 @@ jsonschema.Draft202012Validator(json.load(open("docs/graph.schema.json"))).valid
 			"$file" 2>/dev/null && pass || fail "$file does not match the schema"
 	done
 fi
+# docs/ir.md names every op, docs/placement.md every style.
+sed -nE 's/^(OP|UNARY|UNARY_BOOL|UNARY_SAME|BINARY|BINARY_BOOL|BINARY_BITS)\( *[A-Z0-9_]+, *"([a-z0-9_]+)".*/\2/p' src/ir/ops.def >"$work/ops"
+[ "$(wc -l <"$work/ops")" -gt 90 ] && pass || fail "ops.def has $(wc -l <"$work/ops") ops"
+while read -r op; do
+	grep -qF "\`$op\`" docs/ir.md && pass || fail "docs/ir.md does not say $op"
+done <"$work/ops"
+run 1 compile "$work/mlp.json" -o "$work/p.json" --mesh tp=2 --plan 'fc1=none_such'
+for style in $(sed 's/.*styles are //; s/,//g' "$work/.err"); do
+	grep -qF "\`$style\`" docs/placement.md && pass || fail "docs/placement.md does not say $style"
+done

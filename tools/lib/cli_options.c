@@ -212,7 +212,7 @@ const struct option cli_options[] = {
 	  "the ranks, outermost (slowest links) axis first, as in dp=2,tp=4;\nwithout it one rank", set_mesh },
 	{ "--plan", "FILE|'PATTERN=STYLE'", BOTH, true,
 	  "tensor parallelism: a JSON file {\"PATTERN\": \"STYLE\"} as Hugging Face\nhas them, or one rule; * in a pattern is one "
-	  "atom of a\ndotted name, ** any number of them.\nSTYLE: colwise, rowwise, ... or a placement. It acts on the axis\n'tp', else on the only one; "
+	  "atom of a\ndotted name, ** any number of them.\nSTYLE: colwise, rowwise, ... (docs/placement.md) or a placement. It acts\non the axis 'tp', else on the only one; "
 	  "AXIS:STYLE says another", set_plan },
 	{ "--place", "'VALUE=PLACEMENT'", BOTH, true,
 	  "where a parameter, input, output or any value lives, as in\n'x=dp:S(0)'; AXIS:S(dim), AXIS:R", set_place },
