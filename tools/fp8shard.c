@@ -17,6 +17,8 @@
 
 static enum fs_status check_outputs(const struct cli *c, struct diag *d)
 {
+	if (c->output != NULL && strcmp(c->output, "-") == 0 && (c->dump != NULL || c->print_changed))
+		return diag_set(d, FS_INVALID, "-o -: --dump-ir and --print-changed print there; name a file, or use --dump-dir");
 	TRY(outputs_differ("--report", c->report, "-o", c->output, d));
 	TRY(output_is_no_input("-o", c->output, c->input, d));
 	TRY(output_is_no_input("--report", c->report, c->input, d));

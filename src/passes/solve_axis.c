@@ -487,7 +487,8 @@ static enum fs_status no_answer(const struct work *w, enum elim_status why, cons
 	const char *axis = w->s->mesh->axis[w->axis].name;
 	if (why == ELIM_INFEASIBLE)
 		return diag_set(d, FS_INVALID, "no placement on axis '%s' satisfies what is pinned around %s: a parameter with a "
-				"tensor-parallel style may not be gathered; use --place for one that may", axis, where);
+				"tensor-parallel style may not be gathered%s; use --place for one that may", axis, where,
+				w->s->exact ? ", and --exact splits no sum of a matmul that is not in fp8" : "");
 	return diag_set(d, FS_UNSUPPORTED, "the graph around %s is too wide to be placed exactly on axis '%s' (a table of %llu cells)",
 			where, axis, (unsigned long long)r->widest);
 }

@@ -71,6 +71,12 @@ for option in -o --report; do
 	err "$option $work/tp.json: that is an input; name another file"
 done
 same "$work/tp.json" "$work/tp_before.json"
+for option in --dump-ir --dump-ir=solve --print-changed; do
+	run 1 compile "$work/mlp.json" -o - $option
+	err '-o -: --dump-ir and --print-changed print there; name a file, or use --dump-dir'
+done
+run 1 compile "$work/mlp.json" -o "$work/p.json" --mesh tp=2 --plan fc2=rowwise --exact
+err_has 'around y (fc2): a parameter with a tensor-parallel style may not be gathered, and --exact splits no sum'
 run 1 compile "$work/mlp.json" -o "$work/one.json" --report "$work/one.json"
 err "--report $work/one.json: that is the file of -o; name another one"
 no_file "$work/one.json"
