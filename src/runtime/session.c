@@ -9,7 +9,7 @@ enum fs_status session_ranks(const struct plan *p, int *ranks, struct diag *d)
 {
 	int64_t n = mesh_size(context_mesh(p->context));
 	if (n > cpu_blas_max_callers())
-		return diag_set(d, FS_UNSUPPORTED, "the plan has %lld ranks, but the BLAS takes %d threads at once",
+		return diag_set(d, FS_UNSUPPORTED, "the plan has %lld ranks, but the BLAS takes %d threads at once: compile for a smaller mesh",
 				(long long)n, cpu_blas_max_callers());
 	*ranks = (int)n;
 	return FS_OK;

@@ -1,6 +1,7 @@
 # Help, versions, and command lines that are none.
 run 0 --help
 out_has 'fp8shard compile model.pt2 -o plan.json'
+out_has 'exit status: 0 done'
 run 0 --version
 out_has 'fp8shard 0.'
 for command in compile opt show passes; do

@@ -107,6 +107,7 @@ out_has 'fp8shard-run PLAN [options]'
 compile many tests/run/ids.ir --mesh tp=4096
 bad "$work/many.json"
 err_has 'the plan has 4096 ranks'
+err_has 'compile for a smaller mesh'
 
 # A failed check is exit status 1, and says which row.
 grep -v 'output "x"' tests/run/cancel.ir >"$work/cancel_w.ir"

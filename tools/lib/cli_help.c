@@ -47,7 +47,8 @@ void cli_help(FILE *out)
 		fprintf(out, "  %-9s %.*s\n", cli_commands[i].name, (int)strcspn(s, ";.\n"), s);
 	}
 	fprintf(out, "\n'fp8shard COMMAND --help' says more; --version says which version this is.\n"
-		     "fp8shard-run runs the plans.\n\nexample:\n"
+		     "fp8shard-run runs the plans.\n\n"
+		     "exit status: 0 done, 1 wrong input, 2 wrong command line\n\nexample:\n"
 		     "  fp8shard compile model.pt2 -o plan.json --mesh tp=4 --plan tp_plan.json --fp8 rowwise\n"
 		     "  fp8shard show plan.json\n");
 }
