@@ -97,7 +97,8 @@ static enum fs_status lower(const struct cli *c, struct graph *g, char **text, s
 	double start = seconds_now();
 	const struct compile *m = &c->compile;
 	struct lower_options o = { .recipe = asked_recipe(m), .target = m->target, .exact = m->exact,
-				   .matmuls = m->matmuls.items, .matmul_count = m->matmuls.count };
+				   .matmuls = m->matmuls.items, .matmul_count = m->matmuls.count,
+				   .command = c->given.items, .command_count = c->given.count };
 	struct plan *plan;
 	TRY(lower_plan(g, &o, &plan, d));
 	say_time(c, "lower", start);
@@ -213,27 +214,23 @@ static enum fs_status run_opt(struct cli *c, struct diag *d)
 	return status;
 }
 
-/* --- show, passes --- */
-
-static enum fs_status read_plan(const char *path, struct plan **out, struct diag *d)
-{
-	struct file f;
-	char *text;
-	TRY(file_open(&f, path, d));
-	enum fs_status status = file_read_text(&f, 0, f.size, &text, d);
-	if (status == FS_OK)
-		status = plan_read(text, (size_t)f.size, path, out, d);
-	free(text);
-	file_close(&f);
-	return status;
-}
+/* --- show, explain, passes --- */
 
 static enum fs_status run_show(struct cli *c, struct diag *d)
 {
 	struct plan *plan;
-	TRY(read_plan(c->input, &plan, d));
+	TRY(plan_open(c->input, &plan, d));
 	plan_show(plan, c->json, stdout);
 	plan_destroy(plan);
+	return output_flush(d);
+}
+
+static enum fs_status run_explain(struct cli *c, struct diag *d)
+{
+	if (c->diff)
+		TRY(explain_diff(c->input, c->second, c->json, stdout, d));
+	else
+		TRY(explain_plan(c->input, c->second, c->json, stdout, d));
 	return output_flush(d);
 }
 
@@ -246,21 +243,28 @@ static enum fs_status run_list(struct cli *c, struct diag *d)
 /* --- commands --- */
 
 const struct command cli_commands[] = {
-	{ "compile", FOR_COMPILE, true, "compile FILE -o PLAN [OPTION]...",
+	{ "compile", FOR_COMPILE, 1, "compile FILE -o PLAN [OPTION]...",
 	  "compile a model's graph to a plan for the ranks of a mesh.\n"
 	  "FILE is a torch.export archive (.pt2) or its JSON, a JSON graph (docs/graph.md) or the text form;\n"
 	  "its content says which. Prints what became of every matmul.",
 	  "  fp8shard compile model.pt2 -o plan.json --mesh dp=2,tp=4 --plan tp_plan.json \\\n"
 	  "           --place 'x=dp:S(0)' --fp8 rowwise --fp8 'lm_head=none'",
 	  run_compile },
-	{ "opt", FOR_OPT, true, "opt --passes=PASS,... FILE [-o FILE] [OPTION]...",
+	{ "opt", FOR_OPT, 1, "opt --passes=PASS,... FILE [-o FILE] [OPTION]...",
 	  "run passes on a graph and print it in the text form.\n"
 	  "FILE is as for compile, most often the text form. An empty list of passes reads, verifies and prints.",
 	  "  fp8shard opt --passes=solve,partition mlp.ir --mesh tp=4",
 	  run_opt },
-	{ "show", FOR_SHOW, true, "show PLAN [--json]",
+	{ "show", FOR_SHOW, 1, "show PLAN [--json]",
 	  "show what a plan costs: its mesh, the memory of a rank, collectives, matmuls.", "  fp8shard show plan.json", run_show },
-	{ "passes", FOR_PASSES, false, "passes [--markdown]",
+	{ "explain", FOR_EXPLAIN, 2, "explain PLAN [VALUE|COLLECTIVE] [--json]\n       fp8shard explain --diff PLAN PLAN [--json]",
+	  "say why a plan moves what it moves: of each collective the value and its two placements, the ops on both\n"
+	  "sides and what pins them, bytes and time, and what the next best plan would cost.\n"
+	  "VALUE is a name, a module or a pattern of them, COLLECTIVE its kind (all_gather) or its number (%12);\n"
+	  "without one, all. The next best is solved again from the model: run this where compile was run.\n"
+	  "--diff exits with 0 whether or not the plans differ.",
+	  "  fp8shard explain plan.json 'layers.0.mlp.down_proj'\n  fp8shard explain --diff before.json after.json", run_explain },
+	{ "passes", FOR_PASSES, 0, "passes [--markdown]",
 	  "list the passes, with their stages and numerics.", "  fp8shard passes", run_list },
 };
 const int cli_command_count = (int)(sizeof(cli_commands) / sizeof(cli_commands[0]));
@@ -314,7 +318,7 @@ static bool say_about(const char *name)
 
 int main(int argc, char **argv)
 {
-	static const char usage[] = "compile|opt|show|passes [OPTION]... [FILE]; --help says more";
+	static const char usage[] = "compile|opt|show|explain|passes [OPTION]... [FILE]; --help says more";
 	const char *name = argc > 1 ? argv[1] : "";
 	char message[300];
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write */

@@ -143,7 +143,7 @@ static bool same_prov(const void *key, uint32_t i)
 struct prov_id context_prov(struct context *c, const struct prov *p)
 {
 	struct prov made = { context_intern(c, p->node), context_intern(c, p->module),
-			     context_intern(c, p->source), context_intern(c, p->pass) };
+			     context_intern(c, p->source), context_intern(c, p->pass), context_intern(c, p->rule) };
 	uint64_t hash = hash_bytes(&made, sizeof(made), 2);
 	struct prov_key key = { c, &made };
 	uint32_t i = hash_find(&c->prov_table, hash, same_prov, &key);
@@ -158,6 +158,43 @@ struct prov_id context_prov(struct context *c, const struct prov *p)
 const struct prov *context_prov_get(const struct context *c, struct prov_id p)
 {
 	return c->provs.items[p.i];
+}
+
+/* Behind "AXIS: ", at the text's start or after "; "; NULL: there is none. */
+static const char *find_rule(const char *text, const char *axis)
+{
+	size_t n = strlen(axis);
+	for (const char *s = text; s != NULL; s = strstr(s, "; ") != NULL ? strstr(s, "; ") + 2 : NULL)
+		if (strncmp(s, axis, n) == 0 && s[n] == ':' && s[n + 1] == ' ')
+			return s + n + 2;
+	return NULL;
+}
+
+const char *prov_rule(struct context *c, const struct prov *p, uint32_t axes)
+{
+	if (c->mesh.count < 2)
+		return p->rule;
+	for (int a = 0; a < c->mesh.count; a++) {
+		const char *rule = axes >> a & 1 ? find_rule(p->rule, c->mesh.axis[a].name) : NULL;
+		const char *end = rule;
+		for (int other = 0; rule != NULL && other < c->mesh.count; other++) {
+			const char *next = find_rule(rule, c->mesh.axis[other].name);
+			if (next != NULL && (end == rule || next < end))
+				end = next - strlen(c->mesh.axis[other].name) - 4;
+		}
+		if (rule != NULL)
+			return end == rule ? rule : context_intern_n(c, rule, (size_t)(end - rule));
+	}
+	return NULL;
+}
+
+void prov_add_rule(struct context *c, struct prov *p, int axis, const char *rule)
+{
+	if (c->mesh.count < 2)
+		p->rule = rule;
+	else
+		p->rule = arena_printf(&c->arena, "%s%s%s: %s", p->rule != NULL ? p->rule : "", p->rule != NULL ? "; " : "",
+				       c->mesh.axis[axis].name, rule);
 }
 
 /* --- attribute lists --- */

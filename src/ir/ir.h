@@ -155,6 +155,8 @@ struct prov {
 	const char *module; /* "layers.3.mlp.up_proj" */
 	const char *source; /* the user's line: "modeling.py:212" */
 	const char *pass;   /* the pass that made it; NULL: the importer */
+	const char *rule;   /* what pins its placement, or wanted this move: "--place 'x=dp:S(0)'"; on a mesh of
+			       several axes for each: "dp: ...; tp: ..." (prov_rule) */
 };
 
 struct context;
@@ -167,6 +169,9 @@ const char *context_intern_n(struct context *c, const char *s, size_t size);
 struct prov_id context_prov(struct context *c, const struct prov *p);
 struct type_id context_type(struct context *c, const struct type *t); /* makes the placement canonical */
 const struct type *context_type_get(const struct context *c, struct type_id t);
+/* The rule of a provenance for the first of these axes that has one; NULL: none. Adds one for an axis. */
+const char *prov_rule(struct context *c, const struct prov *p, uint32_t axes);
+void prov_add_rule(struct context *c, struct prov *p, int axis, const char *rule);
 const struct prov *context_prov_get(const struct context *c, struct prov_id p);
 struct attrs_id context_attrs(struct context *c, const struct attrs *a);
 

@@ -357,7 +357,7 @@ static enum fs_status parse_data(struct parser *p, struct statement *s)
 	return FS_OK;
 }
 
-/* --- provenance: node @ module (source) [pass], each may be left out --- */
+/* --- provenance: node @ module (source) [pass] {rule}, each may be left out --- */
 
 static enum fs_status parse_field(struct parser *p, char open, char close, const char **out)
 {
@@ -366,7 +366,7 @@ static enum fs_status parse_field(struct parser *p, char open, char close, const
 	TRY(lex_atom(&p->lex, "provenance", &p->scratch, out));
 	if (close == '\0')
 		return FS_OK;
-	return lex_expect(&p->lex, close, close == ')' ? "')'" : "']'");
+	return lex_expect(&p->lex, close, close == ')' ? "')'" : close == ']' ? "']'" : "'}'");
 }
 
 static bool all_digits(struct span s)
@@ -396,8 +396,9 @@ static enum fs_status parse_prov(struct parser *p, struct statement *s)
 	TRY(parse_field(p, '@', '\0', &s->prov.module));
 	TRY(parse_field(p, '(', ')', &s->prov.source));
 	TRY(parse_field(p, '[', ']', &s->prov.pass));
+	TRY(parse_field(p, '{', '}', &s->prov.rule));
 	c = lex_peek(&p->lex);
-	return c == '\n' || c == '\0' ? FS_OK : lex_expected(&p->lex, "provenance: node @ module (source) [pass]");
+	return c == '\n' || c == '\0' ? FS_OK : lex_expected(&p->lex, "provenance: node @ module (source) [pass] {rule}");
 }
 
 /* --- statements --- */

@@ -11,6 +11,7 @@ void plan_destroy(struct plan *p)
 	graph_destroy(p->graph);
 	context_destroy(p->context);
 	vec_release(&p->matmuls);
+	vec_release(&p->command);
 	free(p->storage);
 	free(p);
 }

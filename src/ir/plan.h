@@ -55,6 +55,7 @@ struct plan {
 	const char *target;      /* machine table that placed it: "h100" */
 	int64_t param_bytes, state_bytes, arena_bytes; /* of the largest rank */
 	VEC(struct plan_matmul) matmuls;
+	VEC(const char *) command; /* arguments of the compile that made it: to ask what else it could have done */
 	uint64_t hash; /* of the file's bytes after the hash; set by read and write */
 };
 

@@ -161,6 +161,21 @@ static enum fs_status read_head(struct reader *r)
 	return plan_int(r, memory, "arena", 0, INT64_MAX, &p->arena_bytes);
 }
 
+/* The arguments of the compile; left out where a plan was made without one. */
+static enum fs_status read_command(struct reader *r)
+{
+	json_t *list = json_object_get(r->root, "command"), *item;
+	size_t i;
+	if (list != NULL && !json_is_array(list))
+		return wrong(r, "command", "a list of strings");
+	json_array_foreach(list, i, item) {
+		if (!json_is_string(item))
+			return wrong(r, "command", "a list of strings");
+		*vec_push(&r->plan->command) = context_intern(r->context, json_string_value(item));
+	}
+	return FS_OK;
+}
+
 /* --- types --- */
 
 /* "[4096,4096] ..." to dims; NULL where it is none. */
@@ -282,6 +297,17 @@ static enum fs_status read_storage(struct reader *r, json_t *node, struct storag
 	return FS_OK;
 }
 
+static enum fs_status read_rule(struct reader *r, json_t *from, const char **out)
+{
+	json_t *rules = json_object_get(r->root, "rules");
+	int64_t i;
+	if (json_object_get(from, "rule") == NULL)
+		return FS_OK;
+	TRY(plan_int(r, from, "rule", 0, (int64_t)json_array_size(rules) - 1, &i));
+	*out = json_string_value(json_array_get(rules, (size_t)i));
+	return *out != NULL ? FS_OK : wrong(r, "rules", "a list of strings");
+}
+
 static enum fs_status read_prov(struct reader *r, json_t *node, struct prov_id *out)
 {
 	json_t *from = json_object_get(node, "from");
@@ -295,6 +321,7 @@ static enum fs_status read_prov(struct reader *r, json_t *node, struct prov_id *
 	TRY(plan_optional(r, from, "module", &p.module));
 	TRY(plan_optional(r, from, "source", &p.source));
 	TRY(plan_optional(r, from, "pass", &p.pass));
+	TRY(read_rule(r, from, &p.rule));
 	*out = context_prov(r->context, &p);
 	return FS_OK;
 }
@@ -411,6 +438,7 @@ static enum fs_status read_all(struct reader *r, const char *text, size_t size)
 	TRY(check_hash(r, text, size));
 	TRY(read_mesh(r));
 	TRY(read_head(r));
+	TRY(read_command(r));
 	TRY(read_types(r));
 	r->entry = "";
 	TRY(read_nodes(r));

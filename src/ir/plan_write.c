@@ -14,6 +14,7 @@ struct writer {
 	struct json_out out;
 	uint32_t *type_index; /* of the context's types: place in the table, + 1 */
 	uint32_t types;
+	VEC(const char *) rules; /* interned, in the order of their first use */
 	const char *bad;      /* a string that is not UTF-8 */
 };
 
@@ -90,6 +91,48 @@ static void put_head(struct writer *w)
 	int_field(w, "state", p->state_bytes);
 	int_field(w, "arena", p->arena_bytes);
 	out_close(&w->out, '}');
+	out_line(&w->out);
+}
+
+static void put_command(struct writer *w)
+{
+	if (w->plan->command.count == 0)
+		return;
+	out_key(&w->out, "command");
+	out_open(&w->out, '[');
+	for (uint32_t i = 0; i < w->plan->command.count; i++)
+		if (!out_text(&w->out, w->plan->command.items[i]))
+			out_text(&w->out, "?"); /* a file's name in other bytes */
+	out_close(&w->out, ']');
+	out_line(&w->out);
+}
+
+/* --- rules, in the order of their first use --- */
+
+static uint32_t rule_index(const struct writer *w, const char *rule)
+{
+	uint32_t i = 0;
+	while (i < w->rules.count && w->rules.items[i] != rule)
+		i++;
+	return i;
+}
+
+static void put_rules(struct writer *w)
+{
+	for (uint32_t i = 1; i < w->graph->nodes.count; i++) {
+		const char *rule = graph_prov(w->graph, (struct node_id){ i })->rule;
+		if (rule != NULL && rule_index(w, rule) == w->rules.count)
+			*vec_push(&w->rules) = rule;
+	}
+	if (w->rules.count == 0)
+		return;
+	list(w, "rules");
+	for (uint32_t i = 0; i < w->rules.count; i++) {
+		if (i > 0)
+			out_line(&w->out);
+		put_string(w, w->rules.items[i]);
+	}
+	list_end(w);
 	out_line(&w->out);
 }
 
@@ -231,7 +274,7 @@ static void put_storage(struct writer *w, const struct storage *s)
 
 static void put_prov(struct writer *w, const struct prov *p)
 {
-	if (p->node == NULL && p->module == NULL && p->source == NULL && p->pass == NULL)
+	if (p->node == NULL && p->module == NULL && p->source == NULL && p->pass == NULL && p->rule == NULL)
 		return;
 	out_key(&w->out, "from");
 	out_open(&w->out, '{');
@@ -239,6 +282,8 @@ static void put_prov(struct writer *w, const struct prov *p)
 	string_field(w, "module", p->module);
 	string_field(w, "source", p->source);
 	string_field(w, "pass", p->pass);
+	if (p->rule != NULL)
+		int_field(w, "rule", rule_index(w, p->rule));
 	out_close(&w->out, '}');
 }
 
@@ -328,6 +373,8 @@ enum fs_status plan_write(struct plan *p, char **text, size_t *size, struct diag
 	out_raw(&w.out, header, length);
 	number_types(&w);
 	put_head(&w);
+	put_command(&w);
+	put_rules(&w);
 	put_types(&w);
 	put_nodes(&w);
 	put_outputs(&w);
@@ -336,6 +383,7 @@ enum fs_status plan_write(struct plan *p, char **text, size_t *size, struct diag
 	out_raw(&w.out, "\n", 2); /* a line end and a NUL */
 	w.out.size--;
 	free(w.type_index);
+	vec_release(&w.rules);
 	if (w.bad != NULL) {
 		free(w.out.text);
 		return diag_set(d, FS_INVALID, "the name '%.200s' is not UTF-8: a plan cannot say it", w.bad);

@@ -362,9 +362,10 @@ static void print_prov(const struct printer *p, struct node_id n)
 		{ prov->module, "@ ", "" },
 		{ prov->source, "(", ")" },
 		{ prov->pass, "[", "]" },
+		{ prov->rule, "{", "}" },
 	};
 	const char *before = " ; ";
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		if (field[i].text == NULL)
 			continue;
 		fprintf(p->out, "%s%s", before, field[i].open);

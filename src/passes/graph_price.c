@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static uint64_t collective_price(const struct machine *m, const struct graph *g, struct node_id n)
+uint64_t collective_price(const struct machine *m, const struct graph *g, struct node_id n)
 {
 	return (uint64_t)((m->latency + (double)collective_bytes(g, n) / m->link) * 1e12);
 }

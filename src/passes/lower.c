@@ -376,6 +376,8 @@ static enum fs_status fill_plan(struct plan *p, const struct lower_options *o, s
 	p->target = context_intern(p->context, o->target);
 	p->exact = o->exact;
 	add_matmuls(p, o);
+	for (uint32_t i = 0; i < o->command_count; i++)
+		*vec_push(&p->command) = context_intern(p->context, o->command[i]);
 	TRY(lower_memory(p, d));
 	return plan_verify(p, d);
 }

@@ -10,6 +10,8 @@ struct lower_options {
 	bool exact;
 	const struct matmul_report *matmuls;
 	uint32_t matmul_count;
+	const char *const *command; /* arguments of this compile; NULL: of none */
+	uint32_t command_count;
 };
 
 /*

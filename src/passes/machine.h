@@ -25,6 +25,8 @@ uint64_t move_price(const struct machine *m, const int64_t *shape, int rank, int
 uint64_t slice_price(void);
 /* Time of op n with these local shapes (operands, then the result). */
 uint64_t op_price(const struct machine *m, const struct graph *g, struct node_id n, const int64_t (*shape)[MAX_RANK]);
+/* Time of a collective of a local program. */
+uint64_t collective_price(const struct machine *m, const struct graph *g, struct node_id n);
 /* Time of all that a local program (stage local or fp8) does: op_price() on local shapes, and collectives. */
 uint64_t graph_price(const struct machine *m, const struct graph *g);
 

@@ -23,6 +23,10 @@ struct matmul_report {
 /* What placement found, for --timing. */
 struct solve_stats { uint64_t cost, cells, widest; int sweeps; uint32_t blocks; /* 0: one exact elimination an axis */ };
 
+/* Values (of the graph that solve takes) that no user may take under a label of an axis, unless they are made so. */
+#define MAX_FORBIDDEN 15
+struct forbidden { int count; struct { struct node_id value; int axis; uint8_t label; } at[MAX_FORBIDDEN]; };
+
 struct compile {
 	request_list styles;    /* --plan: PATTERN=STYLE or PATTERN=PLACEMENT */
 	request_list places;    /* --place: VALUE=PLACEMENT */
@@ -33,7 +37,11 @@ struct compile {
 	VEC(const char *) notes; /* said to the user on stderr: unmatched parameters and the like */
 	VEC(struct matmul_report) matmuls;
 	struct solve_stats solved;
+	struct forbidden forbidden; /* {0}: nothing is */
+	bool tag_moves;             /* reshards say whose they are: source is MOVE_TAG, the value's id and where to */
 };
+
+#define MOVE_TAG "move "
 
 void compile_release(struct compile *c);
 
@@ -85,7 +93,7 @@ struct rebuild {
 void rebuild_init(struct rebuild *r, const struct graph *from, enum stage stage, const char *pass);
 /* The copy of n on mapped operands (inferred anew and simplified in stage global). */
 struct node_id rebuild_copy(struct rebuild *r, struct node_id n);
-/* Provenance of n, marked as made by this pass. */
+/* Provenance of n for a node that this pass makes for it: marked as such, without what pins n. */
 struct prov_id rebuild_prov(struct rebuild *r, struct node_id n);
 /* Outputs mapped; replaces *g by the new graph and frees the old one. */
 void rebuild_finish(struct rebuild *r, struct graph **g);

@@ -27,6 +27,8 @@ struct place {
 	struct placement *pin;      /* by node: of sources what the type gets; of others what a constraint gets */
 	uint32_t *constrained;      /* by node: axes */
 	uint32_t *hard;             /* by node: axes */
+	const char *(*rule)[MAX_AXES]; /* by node and axis: the request that pinned it, as the user wrote it */
+	const char *request;        /* the one at work; interned */
 	bool *matched;              /* by node, parameters: some rule named it */
 	struct name_index parameters, values; /* by node: what a rule may mean, and what --place may mean too */
 	struct name_list names;     /* everything a rule could have meant */
@@ -161,6 +163,7 @@ static void pin_axis(struct place *p, struct node_id n, int axis, int dim)
 	struct part part = { (uint8_t)axis, PART_SHARD, (uint8_t)dim };
 	placement_set(&p->pin[n.i], axis, dim >= 0 ? &part : NULL);
 	p->constrained[n.i] |= 1u << axis;
+	p->rule[n.i][axis] = p->request;
 }
 
 /* Does the pattern name the embedding that the parameter is the table of, or the style speak of one? */
@@ -271,8 +274,10 @@ static enum fs_status place_value(struct place *p, struct node_id n, const char 
 		return diag_set(d, FS_INVALID, "'%s': a value that is given or kept cannot be partial", text);
 	uint32_t named = axes_named(p->mesh, text);
 	for (int a = 0; a < p->mesh->count; a++)
-		if (named >> a & 1)
+		if (named >> a & 1) {
 			placement_set(&p->pin[n.i], a, NULL);
+			p->rule[n.i][a] = p->request;
+		}
 	for (int i = 0; i < want.count; i++)
 		placement_set(&p->pin[n.i], want.at[i].axis, &want.at[i]);
 	p->constrained[n.i] |= named;
@@ -338,11 +343,20 @@ static enum fs_status no_match(struct place *p, const struct request *r, bool va
 			values ? "parameter, input or value" : "parameter", nearest[0] ? nearest : "there are none");
 }
 
+/* "--place 'x=dp:S(0)'", "--plan tp.json 'fc1=colwise'" */
+static const char *request_text(const struct place *p, const struct request *r, bool styles_too)
+{
+	bool file = styles_too && strncmp(r->origin, "--", 2) != 0;
+	return context_intern(p->g->context, arena_printf(context_arena(p->g->context), "%s%s '%s=%s'", file ? "--plan " : "",
+							   r->origin, r->pattern, r->value));
+}
+
 static enum fs_status apply(struct place *p, const struct request *r, bool styles_too, struct diag *d)
 {
 	const struct style *style = NULL;
 	int axis = -1, hits = 0;
 	bool values = !styles_too;
+	p->request = request_text(p, r, styles_too);
 	if (styles_too)
 		TRY(parse_value(p, r->value, &style, &axis, d));
 	enum fs_status status = style != NULL ? apply_style(p, r, style, axis, &hits, d) : apply_placement(p, r, &hits, d);
@@ -382,6 +396,17 @@ static void note_unmatched(struct place *p)
 
 /* --- the new graph --- */
 
+/* With what pinned n. */
+static struct prov_id ruled_prov(const struct place *p, struct node_id n, const char *pass)
+{
+	struct prov prov = *graph_prov(p->g, n);
+	prov.pass = pass != NULL ? pass : prov.pass;
+	for (int a = 0; a < p->mesh->count; a++)
+		if (p->rule[n.i][a] != NULL)
+			prov_add_rule(p->g->context, &prov, a, p->rule[n.i][a]);
+	return context_prov(p->g->context, &prov);
+}
+
 static struct node_id place_source(struct rebuild *r, const struct place *p, struct node_id n)
 {
 	struct type t = *graph_type(r->from, n);
@@ -390,7 +415,7 @@ static struct node_id place_source(struct rebuild *r, const struct place *p, str
 	t.place = p->pin[n.i];
 	if (p->hard[n.i] != 0)
 		attrs_int(&a, ATTR_HARD, p->hard[n.i]);
-	return graph_emit_typed(r->to, graph_op(r->from, n), NULL, 0, &a, &t, graph_node(r->from, n)->prov);
+	return graph_emit_typed(r->to, graph_op(r->from, n), NULL, 0, &a, &t, ruled_prov(p, n, NULL));
 }
 
 static struct node_id place_node(struct rebuild *r, const struct place *p, struct node_id n)
@@ -403,7 +428,7 @@ static struct node_id place_node(struct rebuild *r, const struct place *p, struc
 	struct attrs a = { 0 };
 	attrs_int(&a, ATTR_AXES, p->constrained[n.i]);
 	attrs_placement(&a, &p->pin[n.i]);
-	return graph_emit(r->to, OP_CONSTRAIN, &made, 1, &a, rebuild_prov(r, n));
+	return graph_emit(r->to, OP_CONSTRAIN, &made, 1, &a, ruled_prov(p, n, r->pass));
 }
 
 static void place_init(struct place *p, const struct graph *g, struct compile *c)
@@ -413,8 +438,9 @@ static void place_init(struct place *p, const struct graph *g, struct compile *c
 	p->pin = calloc(n, sizeof(*p->pin));
 	p->constrained = calloc(n, sizeof(*p->constrained));
 	p->hard = calloc(n, sizeof(*p->hard));
+	p->rule = calloc(n, sizeof(*p->rule));
 	p->matched = calloc(n, sizeof(*p->matched));
-	if (p->pin == NULL || p->constrained == NULL || p->hard == NULL || p->matched == NULL)
+	if (p->pin == NULL || p->constrained == NULL || p->hard == NULL || p->rule == NULL || p->matched == NULL)
 		BUG("out of memory");
 	for (uint32_t i = 1; i < n; i++)
 		if (op_is_source((enum op)g->nodes.items[i].op))
@@ -429,6 +455,7 @@ static void place_release(struct place *p)
 	free(p->pin);
 	free(p->constrained);
 	free(p->hard);
+	free(p->rule);
 	free(p->matched);
 	name_index_release(&p->parameters);
 	name_index_release(&p->values);

@@ -45,6 +45,7 @@ struct prov_id rebuild_prov(struct rebuild *r, struct node_id n)
 {
 	struct prov p = *graph_prov(r->from, n);
 	p.pass = r->pass;
+	p.rule = NULL; /* it pinned n alone */
 	return context_prov(r->from->context, &p);
 }
 

@@ -145,7 +145,7 @@ static struct solver *add_answer(struct answers *a)
 	struct solver *s = &a->at[a->count++];
 	arena_release(&s->arena); /* of one that was no other answer */
 	*s = (struct solver){ .g = first->g, .mesh = first->mesh, .machine = first->machine, .reached = first->reached,
-			      .exact = first->exact };
+			      .exact = first->exact, .tag = first->tag, .forbidden = first->forbidden };
 	labels_copy(s, first);
 	return s;
 }
@@ -205,6 +205,8 @@ enum fs_status pass_solve(struct graph **g, struct compile *c, struct diag *d)
 	first->g = *g;
 	first->mesh = context_mesh((*g)->context);
 	first->exact = c->exact;
+	first->tag = c->tag_moves;
+	first->forbidden = c->forbidden;
 	first->reached = reached;
 	enum fs_status status = add_plain(&a, d);
 	if (status == FS_OK)

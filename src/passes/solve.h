@@ -20,7 +20,8 @@ struct solver {
 	const struct mesh *mesh;
 	const struct machine *machine;
 	const bool *reached;
-	bool exact;
+	bool exact, tag;
+	struct forbidden forbidden;
 	struct wires wires; /* empty: every move is of the value itself */
 	struct axis_labels axis[MAX_AXES];
 	bool stale[MAX_AXES]; /* labels of another axis have changed since this one was solved */
@@ -31,6 +32,16 @@ struct solver {
 
 /* What axis `axis` does with a placement. */
 label label_of(const struct placement *p, int axis);
+
+/* Is the value, made under `produced` on this axis, not to be taken under `to`? */
+static inline bool is_forbidden(const struct solver *s, struct node_id n, int axis, label produced, label to)
+{
+	const struct forbidden *f = &s->forbidden;
+	for (int i = 0; i < f->count; i++)
+		if (node_same(n, f->at[i].value) && axis == f->at[i].axis && to == f->at[i].label && produced != to)
+			return true;
+	return false;
+}
 
 /* Labels all values for one axis, the other axes held as they are: the exact minimum. */
 enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *changed, struct diag *d);

@@ -139,6 +139,16 @@ static void classify(struct work *w)
 
 /* --- domains --- */
 
+/* Not 0 of a value that may not be taken as it could be: tables of its uses are its own. */
+static uint64_t has_forbidden(const struct work *w, struct node_id n)
+{
+	const struct forbidden *f = &w->s->forbidden;
+	int i = f->count;
+	while (i > 0 && !(node_same(n, f->at[i - 1].value) && w->axis == f->at[i - 1].axis))
+		i--;
+	return (uint64_t)i;
+}
+
 static uint32_t make_domain(struct work *w, label_set produced, label_set wanted)
 {
 	struct domain d = { produced, wanted, 0, arena_array(&w->arena, MAX_PAIRS, 2) };
@@ -175,6 +185,9 @@ static uint32_t domain_of(struct work *w, struct node_id n)
 	label_set produced = source ? (label_set)(1u << w->s->axis[w->axis].produced[n.i])
 				    : w->classes.items[w->op_class[n.i]].made;
 	label_set wanted = w->uses[n.i] > 1 && !w->hard[n.i] ? held_labels(w, n, produced) : 0;
+	for (int l = 0; l < LABEL_COUNT; l++)
+		if (is_forbidden(w->s, n, w->axis, LABEL_COUNT, (label)l))
+			wanted &= (label_set)~(1u << l);
 	for (uint32_t i = 0; i < w->domains.count; i++)
 		if (w->domains.items[i].produced == produced && w->domains.items[i].wanted == wanted)
 			return i;
@@ -283,6 +296,8 @@ static void fill_operand(const struct work *w, struct node_id x, const struct op
 		for (int s = 0; s < strategies; s++) {
 			label want = c->strategies.at[s * stride + k];
 			uint64_t price = w->hard[x.i] ? hard_price(&from->produced, pair[i][0], want) : price_between(from, pair[i], want);
+			if (is_forbidden(w->s, x, w->axis, pair[i][0], want))
+				price = ELIM_INF;
 			cost[i * strategies + s] = elim_add(price, time != NULL ? time[i] : 0);
 		}
 }
@@ -299,7 +314,8 @@ static void add_operand(struct work *w, struct node_id n, int k)
 		return;
 	int count;
 	pairs_of(w, x, &count);
-	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)inner << 9 | (uint64_t)fixed << 10 | (uint64_t)k << 16,
+	uint64_t key[4] = { TABLE_OPERAND | (uint64_t)hard << 8 | (uint64_t)inner << 9 | (uint64_t)fixed << 10 |
+			    has_forbidden(w, x) << 11 | (uint64_t)k << 16,
 			    inner ? w->op_class[x.i] : w->domain[x.i], w->value_class[x.i] | (uint64_t)w->held_class[x.i] << 32,
 			    w->op_class[n.i] };
 	uint64_t *cost = table_of(w, key, (size_t)count * (size_t)c->strategies.count, &fresh);
@@ -338,7 +354,7 @@ static uint64_t output_price(const struct work *w, struct node_id n, const struc
 			return price_between(from, pair, pair[i]);
 		}
 	for (int l = 0; l < LABEL_S(from->produced.to->rank); l++)
-		if ((allowed >> l & 1) && price_between(from, pair, (label)l) < least) {
+		if ((allowed >> l & 1) && !is_forbidden(w->s, n, w->axis, pair[0], (label)l) && price_between(from, pair, (label)l) < least) {
 			least = price_between(from, pair, (label)l);
 			*best = (label)l;
 		}
@@ -351,7 +367,7 @@ static void add_output(struct work *w, uint32_t output)
 	uint32_t want_class = output_class_of(w, output);
 	const struct domain *d = &w->domains.items[w->domain[n.i]];
 	bool fresh;
-	uint64_t key[4] = { TABLE_OUTPUT, w->domain[n.i], w->value_class[n.i] | (uint64_t)w->held_class[n.i] << 32, want_class };
+	uint64_t key[4] = { TABLE_OUTPUT | has_forbidden(w, n) << 8, w->domain[n.i], w->value_class[n.i] | (uint64_t)w->held_class[n.i] << 32, want_class };
 	uint64_t *cost = table_of(w, key, (size_t)d->count, &fresh);
 	if (fresh) {
 		struct source from = source_make(w, n, want_class, false);

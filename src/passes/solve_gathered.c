@@ -13,6 +13,17 @@ static bool is_bound(const struct solver *s, struct node_id n, int axis)
 	return s->axis[axis].produced[n.i] != LABEL_R && (graph_int(s->g, n, ATTR_HARD, 0) >> axis & 1);
 }
 
+static bool takes_forbidden(const struct solver *s, int axis)
+{
+	const struct axis_labels *l = &s->axis[axis];
+	for (uint32_t i = 0; i < s->g->operands.count; i++) {
+		struct node_id n = s->g->operands.items[i];
+		if (is_forbidden(s, n, axis, l->produced[n.i], l->want[i]))
+			return true;
+	}
+	return false;
+}
+
 static bool gather_axis(struct solver *s, int axis)
 {
 	const struct graph *g = s->g;
@@ -31,7 +42,7 @@ static bool gather_axis(struct solver *s, int axis)
 	}
 	for (uint32_t i = 0; i < g->outputs.count; i++)
 		l->want_output[i] = l->produced[g->outputs.items[i].value.i];
-	return true;
+	return !takes_forbidden(s, axis);
 }
 
 bool solve_gathered(struct solver *s)

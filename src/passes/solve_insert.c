@@ -18,6 +18,7 @@ struct insert {
 	struct graph *to;
 	struct node_id *made;         /* by old id: the value as produced */
 	uint8_t (*order)[MAX_AXES];   /* by old id: axes, major first, where they shard one dim */
+	const char **rule;            /* by old id: what pins the value */
 };
 
 static struct part part_of(int axis, label l)
@@ -77,10 +78,62 @@ static void written_order(const struct insert *x, const struct placement *p, uin
 
 /* --- reshards --- */
 
-static struct prov_id prov_for(const struct insert *x, struct node_id user)
+/* What a constraint says is kept with what it pins: the value, or the reshard that it wants. */
+#define GRAPH_RULE "the graph's own placement"
+
+static const char *constraint_rule(const struct graph *g, struct node_id n)
 {
+	struct prov graph = { 0 };
+	for (int a = 0; a < context_mesh(g->context)->count; a++)
+		if (graph_int(g, n, ATTR_AXES, 0) >> a & 1)
+			prov_add_rule(g->context, &graph, a, GRAPH_RULE);
+	return graph_prov(g, n)->rule != NULL ? graph_prov(g, n)->rule : graph.rule;
+}
+
+/* What the constraint says of this axis, where the value is made so. */
+static void find_rule(struct insert *x, struct node_id n, struct node_id constraint, int axis)
+{
+	struct prov all = { .rule = constraint_rule(x->from, constraint) }, one = { .rule = x->rule[n.i] };
+	const char *rule = prov_rule(x->from->context, &all, 1u << axis);
+	if (rule != NULL)
+		prov_add_rule(x->from->context, &one, axis, rule);
+	x->rule[n.i] = one.rule;
+}
+
+static void find_rules(struct insert *x)
+{
+	const struct graph *g = x->from;
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id n = { i };
+		while (graph_op(g, n) == OP_CONSTRAIN)
+			n = graph_operand(g, n, 0);
+		for (int a = 0; n.i != i && a < x->s->mesh->count; a++)
+			if ((graph_int(g, (struct node_id){ i }, ATTR_AXES, 0) >> a & 1) &&
+			    x->s->axis[a].produced[n.i] == x->s->axis[a].produced[i])
+				find_rule(x, n, (struct node_id){ i }, a);
+	}
+}
+
+static struct prov_id prov_of(const struct insert *x, struct node_id n)
+{
+	struct prov p = *graph_prov(x->from, n);
+	if (x->rule[n.i] == NULL)
+		return graph_node(x->from, n)->prov;
+	p.rule = x->rule[n.i];
+	return context_prov(x->from->context, &p);
+}
+
+/* Of a reshard of value n to a placement, for a user. */
+static struct prov_id prov_for(const struct insert *x, struct node_id n, const struct placement *to, struct node_id user)
+{
+	char text[256];
 	struct prov p = *graph_prov(x->from, user);
 	p.pass = "solve";
+	p.rule = graph_op(x->from, user) == OP_CONSTRAIN ? constraint_rule(x->from, user) : NULL;
+	if (x->s->tag) {
+		placement_text(to, x->s->mesh, text, sizeof(text));
+		p.source = arena_printf(context_arena(x->from->context), MOVE_TAG "%u %s", n.i, text);
+	}
 	return context_prov(x->from->context, &p);
 }
 
@@ -226,8 +279,8 @@ static struct node_id value_as(struct insert *x, struct node_id n, const label *
 	const struct type *t = graph_type(x->to, v);
 	if (memcmp(produced, held, sizeof(held)) != 0 && !placement_equal(&t->place, &to) &&
 	    price(x, t, &also, &to) < price(x, t, &t->place, &to))
-		v = reshard(x, v, &also, prov_for(x, user));
-	return reshard(x, v, &to, prov_for(x, user));
+		v = reshard(x, v, &also, prov_for(x, n, &also, user));
+	return reshard(x, v, &to, prov_for(x, n, &to, user));
 }
 
 static struct node_id place_source(struct insert *x, struct node_id n)
@@ -259,7 +312,7 @@ static struct node_id place_op(struct insert *x, struct node_id n)
 		graph_attrs(x->from, n, &a);
 		value_labels(x, n, PRODUCED, at);
 		t.place = compose(x, at, x->order[n.i]);
-		made = graph_emit_typed(x->to, (enum op)node->op, in, node->count, &a, &t, node->prov);
+		made = graph_emit_typed(x->to, (enum op)node->op, in, node->count, &a, &t, prov_of(x, n));
 	}
 	free(in);
 	return made;
@@ -283,8 +336,10 @@ struct graph *solve_insert(const struct solver *s)
 	struct insert x = { .s = s, .from = g, .to = graph_create(g->context, STAGE_PLACED) };
 	x.made = calloc(g->nodes.count, sizeof(*x.made));
 	x.order = calloc(g->nodes.count, sizeof(*x.order));
-	if (x.made == NULL || x.order == NULL)
+	x.rule = calloc(g->nodes.count, sizeof(*x.rule));
+	if (x.made == NULL || x.order == NULL || x.rule == NULL)
 		BUG("out of memory");
+	find_rules(&x);
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
 		struct node_id n = { i };
 		if (!s->reached[i] && g->nodes.items[i].op != OP_INPUT)
@@ -295,5 +350,6 @@ struct graph *solve_insert(const struct solver *s)
 	place_outputs(&x);
 	free(x.made);
 	free(x.order);
+	free(x.rule);
 	return x.to;
 }

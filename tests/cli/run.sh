@@ -6,6 +6,7 @@
 #   err_has, out_has TEXT    a part of standard error or standard output
 #   no_file NAME             nothing has that name
 #   same FILE FILE           equal bytes
+#   same_program FILE FILE   equal plans, but for the command line that they keep
 #
 # $work is a fresh folder.  FP8SHARD=path of the program.
 cd "$(dirname "$0")/../.." || exit 2
@@ -62,6 +63,14 @@ no_file() {
 
 same() {
 	if cmp -s "$1" "$2"; then pass; else fail "$1 and $2 differ"; fi
+}
+
+# Plans that differ in how they were asked for alone: their commands and rules.
+same_program() {
+	for plan in "$1" "$2"; do
+		sed -e '1d' -e '/^"command":/d' -e '/^"rules":/,/^\],$/d' "$plan" >"$plan.program"
+	done
+	same "$1.program" "$2.program"
 }
 
 # A Megatron MLP as a JSON graph.

@@ -24,7 +24,8 @@ static struct plan *lower(const char *text)
 		{ "up", "mlp.up", "m.py:3", "mk,nk->mn", "rowwise", "", 16, 32, 64 },
 		{ "gone", NULL, NULL, "mk,nk->mn", "none", "folded", 1, 2, 3 },
 	};
-	struct lower_options o = { "rowwise", "h100", true, report, 2 };
+	static const char *const command[] = { "mlp.json", "--fp8", "rowwise" };
+	struct lower_options o = { "rowwise", "h100", true, report, 2, command, 3 };
 	struct plan *p;
 	struct diag d = { 0 };
 	ck_assert_msg(lower_plan(parse(text), &o, &p, &d) == FS_OK, "%s", d.text);
@@ -70,7 +71,7 @@ static int count_op(const struct plan *p, enum op op)
 #define MODEL \
 	"mesh tp=2\nstage fp8\ngraph {\n" \
 	"  %x = input \"x\" : bf16[16,64] (tp:S(0))\n" \
-	"  %w = param \"w\" : bf16[32,64] (tp:S(0))\n" \
+	"  %w = param \"w\" : bf16[32,64] (tp:S(0)) ; {\"--place 'w=tp:S(0)'\"}\n" \
 	"  %b = param \"b\" {buffer=1} : f32[16] (tp:R)\n" \
 	"  %aw = amax %w {dims=[1]} : f32[32,1] (tp:S(0))\n" \
 	"  %sw = fp8_scale %aw {dtype=e4m3} : f32[32,1] (tp:S(0))\n" \
@@ -194,6 +195,8 @@ static void check_round_trip(const char *program)
 	ck_assert_msg(plan_read(text, size, "plan.json", &again, &d) == FS_OK, "%s", d.text);
 	ck_assert_uint_eq(p->hash, again->hash);
 	ck_assert_int_eq(again->arena_bytes, p->arena_bytes);
+	ck_assert_uint_eq(again->command.count, 3);
+	ck_assert_str_eq(again->command.items[2], "rowwise");
 	char *text_again = write_plan(again, &size_again);
 	ck_assert_str_eq(text, text_again);
 	free(text);
@@ -238,7 +241,7 @@ START_TEST(documented)
 {
 	static const struct matmul_report report = { "up", "mlp.up", NULL, "mk,nk->mn", "none",
 						     "a dim is no multiple of 16", 4, 6, 8 };
-	struct lower_options o = { "rowwise", "h100", false, &report, 1 };
+	struct lower_options o = { "rowwise", "h100", false, &report, 1, NULL, 0 };
 	char *doc = read_file("docs/plan.md");
 	const char *at = doc;
 	char *program = doc_block(&at, "\n```\n"), *wanted = doc_block(&at, "\n```json\n");
@@ -297,6 +300,8 @@ START_TEST(refuses)
 		{ "\"input\",0,1024", "\"input\",0,-1", "p: node 1: 'at' says -1 where 0 to 9223372036854775807 is wanted" },
 		{ "\"input\",0,1024", "\"input\",0", "p: node 1: 'at' must be a list of section, memory, offset (of a view: its base) and bytes" },
 		{ "\"view\",14", "\"view\",0", "p: node 15, t: is no view of node 0" },
+		{ "\"command\":[\"mlp.json\"", "\"command\":[1", "p: not a plan: 'command' must be a list of strings" },
+		{ "\"rule\":0", "\"rule\":1", "p: node 2: 'rule' is 1, not 0 to 0" },
 		{ "\"name\":\"flat\"", "\"name\":null", "p: output 0: 'name' must be a string" },
 		{ "\"kind\":\"buffer\",\"target\":\"b\"", "\"kind\":\"buffer\"", "p: output 'b_new' has no target" },
 	};

@@ -80,7 +80,7 @@ START_TEST(provenance_comes_back_whole)
 	struct type t = type_make(DT_F32, 0, NULL);
 	struct node_id x = source(g, "h", "h", &t);
 	for (int i = 0; i < N * N; i++)
-		unary(g, OP_NEG, x, &(struct prov){ some[i % N], some[i / N], some[(i + 1) % N], some[(i + 2) % N] });
+		unary(g, OP_NEG, x, &(struct prov){ some[i % N], some[i / N], some[(i + 1) % N], some[(i + 2) % N], some[(i + 3) % N] });
 	char *text = print(g);
 	struct program back = parse(text);
 	ck_assert_uint_eq(back.graph->nodes.count, g->nodes.count);
@@ -88,7 +88,7 @@ START_TEST(provenance_comes_back_whole)
 		const struct prov *a = graph_prov(g, (struct node_id){ i });
 		const struct prov *b = graph_prov(back.graph, (struct node_id){ i });
 		ck_assert(same(a->node, b->node) && same(a->module, b->module));
-		ck_assert(same(a->source, b->source) && same(a->pass, b->pass));
+		ck_assert(same(a->source, b->source) && same(a->pass, b->pass) && same(a->rule, b->rule));
 	}
 	release(&back);
 	free(text);

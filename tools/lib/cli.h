@@ -7,17 +7,18 @@
 
 #include "import.h"
 #include "passes.h"
+#include "plan.h"
 
 /* Exit status: 1 for what a user or a file got wrong, 2 for a command line that is none. */
 enum { EXIT_USER = 1, EXIT_USAGE = 2 };
 
-enum command_bit { FOR_COMPILE = 1, FOR_OPT = 2, FOR_SHOW = 4, FOR_PASSES = 8 };
+enum command_bit { FOR_COMPILE = 1, FOR_OPT = 2, FOR_SHOW = 4, FOR_PASSES = 8, FOR_EXPLAIN = 16, FOR_PLAN = 32 };
 
 struct cli;
 struct command {
 	const char *name;
 	enum command_bit bit;
-	bool takes_file;
+	int files; /* that it takes at most; the first must be there */
 	const char *usage, *summary, *example;
 	enum fs_status (*run)(struct cli *c, struct diag *d);
 };
@@ -26,7 +27,8 @@ struct command {
 struct cli {
 	const struct command *command;
 	struct arena strings;
-	const char *input, *output, *report;
+	const char *input, *second, *output, *report; /* second: what explain is asked about, or compared with */
+	VEC(const char *) given; /* of compile: the file and the options that decide what the plan is */
 	VEC(const char *) plans; /* the files of --plan */
 	struct mesh mesh;
 	bool has_mesh;
@@ -35,7 +37,7 @@ struct cli {
 	struct import_notes notes;
 	const char *only;  /* --passes */
 	const char *dump, *dump_dir;
-	bool print_changed, timing, json, markdown, help;
+	bool print_changed, timing, json, diff, markdown, help;
 };
 
 void cli_release(struct cli *c);
@@ -45,7 +47,7 @@ void cli_release(struct cli *c);
 struct option {
 	const char *name;     /* "--mesh", "-o" */
 	const char *argument; /* "AXIS=SIZE,..."; NULL: none; "[=PASS,...]": may be left out */
-	unsigned commands;    /* which take it */
+	unsigned commands;    /* which take it; FOR_PLAN: it decides what the plan is */
 	bool repeats;
 	const char *help;     /* lines separated by \n */
 	enum fs_status (*set)(struct cli *c, const char *value, struct diag *d);
@@ -78,6 +80,14 @@ void report_table(const struct compile *c, FILE *out);
  */
 enum fs_status report_write(const char *path, const char *input, const struct compile *c, const char *failed,
 			    struct diag *d);
+
+/* --- cli_explain.c, cli_diff.c --- */
+
+enum fs_status plan_open(const char *path, struct plan **out, struct diag *d);
+/* Why the collectives of plan `path` are there: those that `about` names, or all (NULL). */
+enum fs_status explain_plan(const char *path, const char *about, bool json, FILE *out, struct diag *d);
+/* The collectives of two plans, side by side. */
+enum fs_status explain_diff(const char *a, const char *b, bool json, FILE *out, struct diag *d);
 
 double seconds_now(void);
 

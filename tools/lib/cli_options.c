@@ -186,6 +186,14 @@ static enum fs_status set_json(struct cli *c, const char *value, struct diag *d)
 	return FS_OK;
 }
 
+static enum fs_status set_diff(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->diff = true;
+	return FS_OK;
+}
+
 static enum fs_status set_markdown(struct cli *c, const char *value, struct diag *d)
 {
 	(void)value;
@@ -203,35 +211,38 @@ static enum fs_status set_help(struct cli *c, const char *value, struct diag *d)
 }
 
 #define BOTH (FOR_COMPILE | FOR_OPT)
-#define ALL (FOR_COMPILE | FOR_OPT | FOR_SHOW | FOR_PASSES)
+/* Those that a plan depends on: it keeps them. */
+#define DECIDES (BOTH | FOR_PLAN)
+#define ALL (FOR_COMPILE | FOR_OPT | FOR_SHOW | FOR_PASSES | FOR_EXPLAIN)
 
 const struct option cli_options[] = {
 	{ "--passes", "PASS,...", FOR_OPT, false, "the passes to run, in this order; 'fp8shard passes' lists them", set_passes },
 	{ "-o", "FILE", BOTH, false, "where the result goes; - is standard output", set_output },
-	{ "--mesh", "AXIS=SIZE,...", BOTH, false,
+	{ "--mesh", "AXIS=SIZE,...", DECIDES, false,
 	  "the ranks, outermost (slowest links) axis first, as in dp=2,tp=4;\nwithout it one rank", set_mesh },
-	{ "--plan", "FILE|'PATTERN=STYLE'", BOTH, true,
+	{ "--plan", "FILE|'PATTERN=STYLE'", DECIDES, true,
 	  "tensor parallelism: a JSON file {\"PATTERN\": \"STYLE\"} as Hugging Face\nhas them, or one rule; * in a pattern is one "
 	  "atom of a\ndotted name, ** any number of them.\nSTYLE: colwise, rowwise, ... (docs/placement.md) or a placement. It acts\non the axis 'tp', else on the only one; "
 	  "AXIS:STYLE says another", set_plan },
-	{ "--place", "'VALUE=PLACEMENT'", BOTH, true,
+	{ "--place", "'VALUE=PLACEMENT'", DECIDES, true,
 	  "where a parameter, input, output or any value lives, as in\n'x=dp:S(0)'; AXIS:S(dim), AXIS:R", set_place },
-	{ "--fp8", "RECIPE|'PATTERN=RECIPE'", BOTH, true,
+	{ "--fp8", "RECIPE|'PATTERN=RECIPE'", DECIDES, true,
 	  "tensorwise, rowwise, rowwise_with_gw_hp or none (the default), with\n:pow2 after it for scales that are powers of two; of all matmuls, or\n"
 	  "of those whose module or weight matches; the last wins", set_fp8 },
-	{ "--scale-scope", "AXIS=local|global", BOTH, true, "over which ranks of an axis one scale reaches", set_scope },
-	{ "--fp8-auto", NULL, BOTH, false, "leave a matmul as it is where fp8 would be slower", set_fp8_auto },
-	{ "--reduce-dtype", "f32", BOTH, false, "keep partial sums wide until they are summed over ranks", set_reduce_dtype },
-	{ "--exact", NULL, BOTH, false, "a plan whose result does not depend on the mesh, bit for bit", set_exact },
-	{ "--dim", "NAME=SIZE", BOTH, true, "the size of a named dim of the model", set_dim },
-	{ "--target", "cpu|h100|h200|b200", BOTH, false, "the machine whose prices are used; h100 without it", set_target },
+	{ "--scale-scope", "AXIS=local|global", DECIDES, true, "over which ranks of an axis one scale reaches", set_scope },
+	{ "--fp8-auto", NULL, DECIDES, false, "leave a matmul as it is where fp8 would be slower", set_fp8_auto },
+	{ "--reduce-dtype", "f32", DECIDES, false, "keep partial sums wide until they are summed over ranks", set_reduce_dtype },
+	{ "--exact", NULL, DECIDES, false, "a plan whose result does not depend on the mesh, bit for bit", set_exact },
+	{ "--dim", "NAME=SIZE", DECIDES, true, "the size of a named dim of the model", set_dim },
+	{ "--target", "cpu|h100|h200|b200", DECIDES, false, "the machine whose prices are used; h100 without it", set_target },
 	{ "--dump-ir", "[=PASS,...]", FOR_COMPILE, false, "print the graph after each pass, or after those named", set_dump },
 	{ "--dump-dir", "DIR", FOR_COMPILE, false, "write the graph after each pass to DIR/NN-PASS.ir", set_dump_dir },
 	{ "--print-changed", NULL, FOR_COMPILE, false, "print the graph after each pass that changed it", set_print_changed },
 	{ "--timing", NULL, BOTH, false, "say on standard error what took how long", set_timing },
 	{ "--report", "FILE", FOR_COMPILE, false,
 	  "write the table of matmuls, notes and errors to FILE, as JSON where\nit ends in .json", set_report },
-	{ "--json", NULL, FOR_SHOW, false, "one JSON object instead of tables", set_json },
+	{ "--diff", NULL, FOR_EXPLAIN, false, "compare the collectives of two plans", set_diff },
+	{ "--json", NULL, FOR_SHOW | FOR_EXPLAIN, false, "one JSON object instead of text", set_json },
 	{ "--markdown", NULL, FOR_PASSES, false, "as docs/passes.md", set_markdown },
 	{ "--help", NULL, ALL, false, "this text", set_help },
 };
@@ -284,15 +295,20 @@ static enum fs_status parse_option(struct cli *c, struct arguments *a, struct di
 		return diag_set(d, FS_INVALID, "%s: unknown option '%.200s'", c->command->name, arg);
 	}
 	TRY(take_argument(a, o, equals, &value, d));
+	if (o->commands & FOR_PLAN) {
+		*vec_push(&c->given) = o->name;
+		if (value != NULL)
+			*vec_push(&c->given) = value;
+	}
 	return o->set(c, value, d);
 }
 
 static enum fs_status parse_file(struct cli *c, const char *arg, bool *usage, struct diag *d)
 {
-	*usage = c->input != NULL || !c->command->takes_file;
+	*usage = c->second != NULL || c->command->files == 0 || (c->input != NULL && c->command->files == 1);
 	if (*usage)
 		return diag_set(d, FS_INVALID, "%s: '%.200s' is one argument too many", c->command->name, arg);
-	c->input = arg;
+	*(c->input == NULL ? &c->input : &c->second) = arg;
 	return FS_OK;
 }
 
@@ -300,8 +316,10 @@ static enum fs_status parse_file(struct cli *c, const char *arg, bool *usage, st
 static enum fs_status check_missing(const struct cli *c, bool *usage, struct diag *d)
 {
 	const char *missing = NULL;
-	if (c->command->takes_file && c->input == NULL)
+	if (c->command->files > 0 && c->input == NULL)
 		missing = "a file";
+	else if (c->diff && c->second == NULL)
+		missing = "two plans after --diff";
 	else if (c->command->bit == FOR_COMPILE && c->output == NULL)
 		missing = "-o FILE";
 	else if (c->command->bit == FOR_OPT && c->only == NULL)
@@ -324,6 +342,8 @@ enum fs_status cli_parse(struct cli *c, int count, char **argv, bool *usage, str
 		else
 			TRY(parse_file(c, arg, usage, d));
 	}
+	if (c->input != NULL && c->command->bit == FOR_COMPILE)
+		*vec_push(&c->given) = c->input[0] == '-' ? arena_printf(&c->strings, "./%s", c->input) : c->input;
 	return check_missing(c, usage, d);
 }
 
@@ -332,6 +352,7 @@ void cli_release(struct cli *c)
 	compile_release(&c->compile);
 	vec_release(&c->plans);
 	vec_release(&c->dims);
+	vec_release(&c->given);
 	vec_release(&c->notes.line);
 	arena_release(&c->strings);
 }
