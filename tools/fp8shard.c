@@ -258,8 +258,9 @@ const struct command cli_commands[] = {
 	{ "show", FOR_SHOW, 1, "show PLAN [--json]",
 	  "show what a plan costs: its mesh, the memory of a rank, collectives, matmuls.", "  fp8shard show plan.json", run_show },
 	{ "explain", FOR_EXPLAIN, 2, "explain PLAN [VALUE|COLLECTIVE] [--json]\n       fp8shard explain --diff PLAN PLAN [--json]",
-	  "say why a plan moves what it moves: of each collective the value and its two placements, the ops on both\n"
-	  "sides and what pins them, bytes and time, and what the next best plan would cost.\n"
+	  "say why a plan moves what it moves.\n"
+	  "Of each collective: the value and its two placements, the ops on both sides and what pins them, bytes and\n"
+	  "time, and what the best plan without it would cost (docs/explain.md).\n"
 	  "VALUE is a name, a module or a pattern of them, COLLECTIVE its kind (all_gather) or its number (%12);\n"
 	  "without one, all. The next best is solved again from the model: run this where compile was run.\n"
 	  "--diff exits with 0 whether or not the plans differ.",

@@ -437,6 +437,9 @@ static const struct pin *asked_pin(const struct side *s)
 static struct pin cause_of(const struct explanation *e)
 {
 	const struct pin *p = NULL;
+	for (int i = 0; i < e->users; i++)
+		if (!node_is(e->user[i].op) && e->user[i].pins > 0)
+			return e->user[i].pin[0]; /* an output, by its own name */
 	if (e->moved.as == MOVED_AMAX || e->rule != NULL)
 		return (struct pin){ e->name, e->to, e->rule != NULL ? e->rule : "its fp8 recipe: " AMAX_NEEDS, false };
 	for (int i = 0; i < e->users && p == NULL; i++)
