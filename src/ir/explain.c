@@ -434,23 +434,30 @@ static const struct pin *asked_pin(const struct side *s)
 	return NULL;
 }
 
+/* The first pin of the users; where there is none, what one of them needs; value NULL: neither. */
+static struct pin cause_of_users(const struct explanation *e)
+{
+	for (int i = 0; i < e->users; i++)
+		if (asked_pin(&e->user[i]) != NULL)
+			return *asked_pin(&e->user[i]);
+	for (int i = 0; i < e->users; i++)
+		if (e->user[i].needs != NULL)
+			return (struct pin){ e->user[i].name, e->to, e->user[i].needs, false };
+	return (struct pin){ 0 };
+}
+
 static struct pin cause_of(const struct explanation *e)
 {
-	const struct pin *p = NULL;
+	const struct pin *made = asked_pin(&e->made);
+	struct pin users = cause_of_users(e);
 	for (int i = 0; i < e->users; i++)
 		if (!node_is(e->user[i].op) && e->user[i].pins > 0)
 			return e->user[i].pin[0]; /* an output, by its own name */
 	if (e->moved.as == MOVED_AMAX || e->rule != NULL)
 		return (struct pin){ e->name, e->to, e->rule != NULL ? e->rule : "its fp8 recipe: " AMAX_NEEDS, false };
-	for (int i = 0; i < e->users && p == NULL; i++)
-		p = asked_pin(&e->user[i]);
-	if (p != NULL)
-		return *p;
-	for (int i = 0; i < e->users && !placement_has_partial(&e->moved.from); i++)
-		if (e->user[i].needs != NULL)
-			return (struct pin){ e->user[i].name, e->to, e->user[i].needs, false };
-	p = asked_pin(&e->made); /* above all: why there are partial sums */
-	return p != NULL ? *p : (struct pin){ e->name, e->to, SOLVER, true };
+	if (made != NULL && (users.value == NULL || placement_has_partial(&e->moved.from)))
+		return *made;
+	return users.value != NULL ? users : (struct pin){ e->name, e->to, SOLVER, true };
 }
 
 void explain_collective(const struct graph *g, const struct uses *uses, struct node_id collective, struct arena *a,

@@ -60,7 +60,11 @@ struct explanation {
 	struct side made;
 	int users, more_users; /* those listed; those left out */
 	struct side user[MAX_SIDES];
-	struct pin cause;      /* the first of: an output's rule, that rule, a user's pin, a user's need, a pin of what is made; the solver */
+	/*
+	 * What to look at first: an output's rule or that rule; of partial sums a pin of what makes them; a user's
+	 * pin, or its need; a pin of what is made.
+	 */
+	struct pin cause;
 };
 void explain_collective(const struct graph *g, const struct uses *uses, struct node_id collective, struct arena *a,
 			struct explanation *out);

@@ -143,7 +143,7 @@ says <<WANT
 - y @ fc2: all_reduce bf16[64,32] (tp:P(sum)) -> (tp:R), 4096 bytes, 10.01 us
 + y @ fc2: reduce_scatter bf16[64,32] (tp:P(sum)) -> (tp:S(0)), 2048 bytes, 10.01 us
 + x: all_gather bf16[64,32] (tp:S(0)) -> (tp:R), 2048 bytes, 10.01 us
-$work/r.json: 1 collectives, 4096 bytes, 10.01 us
+$work/r.json: 1 collective, 4096 bytes, 10.01 us
 $work/s.json: 2 collectives, 4096 bytes, 20.01 us
 WANT
 run 0 explain --diff --json "$work/r.json" "$work/s.json"

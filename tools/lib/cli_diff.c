@@ -145,8 +145,8 @@ static void tell_totals(struct diff *x)
 	if (x->rows_told == 0)
 		fprintf(x->out, "the same collectives\n");
 	for (int i = 0; i < 2; i++)
-		fprintf(x->out, "%s: %u collectives, %lld bytes, %.2f us\n", x->half[i].path, x->half[i].list.count,
-			(long long)x->half[i].bytes, x->half[i].us);
+		fprintf(x->out, "%s: %u collective%s, %lld bytes, %.2f us\n", x->half[i].path, x->half[i].list.count,
+			x->half[i].list.count == 1 ? "" : "s", (long long)x->half[i].bytes, x->half[i].us);
 }
 
 enum fs_status explain_diff(const char *a, const char *b, bool json, FILE *out, struct diag *d)
