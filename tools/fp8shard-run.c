@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_USER = 1, EXIT_USAGE = 2 };
+enum { EXIT_USER = 1 };
 
 #define ROWS_SHOWN 20
 
@@ -40,7 +40,7 @@ static const char help[] =
 	"  -v, --verbose      says more: the plan, each step's time, all rows of --check\n"
 	"  -h, --help         this text\n"
 	"\n"
-	"exit status: 0 done, 1 wrong input or a failed check, 2 wrong command line\n"
+	"exit status: 0 done, 1 wrong input or a failed check\n"
 	"\n"
 	"example:\n"
 	"  fp8shard compile model.pt2 -o plan.json --mesh tp=2 --fp8 rowwise\n"
@@ -50,7 +50,7 @@ static int usage(const char *what, const char *which)
 {
 	fprintf(stderr, "fp8shard-run: %s%s%s; see fp8shard-run --help\n", what, which != NULL ? " " : "",
 		which != NULL ? which : "");
-	return EXIT_USAGE;
+	return EXIT_USER;
 }
 
 static int say_error(const struct diag *d)

@@ -175,10 +175,9 @@ static enum fs_status run_pass(struct cli *c, struct graph **g, const char *name
 
 static enum fs_status run_passes(struct cli *c, struct graph **g, struct diag *d)
 {
-	for (const char *s = c->only; *s != '\0';) {
-		size_t n = strcspn(s, ",");
-		TRY(run_pass(c, g, s, n, d));
-		s += n + (s[n] == ',');
+	for (const char *s = *c->only ? c->only : NULL, *end; s != NULL; s = *end == ',' ? end + 1 : NULL) {
+		end = s + strcspn(s, ",");
+		TRY(run_pass(c, g, s, (size_t)(end - s), d));
 	}
 	say_solver(c);
 	return FS_OK;
@@ -278,10 +277,10 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-static int say_usage(const char *message, const char *usage)
+static int say_usage(const char *message, const char *space, const char *command)
 {
-	fprintf(stderr, "fp8shard: %s\nusage: fp8shard %s\n", message, usage);
-	return EXIT_USAGE;
+	fprintf(stderr, "fp8shard: %s; see fp8shard%s%s --help\n", message, space, command);
+	return EXIT_USER;
 }
 
 static int say_error(const struct diag *d)
@@ -297,7 +296,7 @@ static int run_command(struct cli *c, int count, char **argv)
 	if (cli_parse(c, count, argv, &usage, &d) == FS_OK && !c->help)
 		c->command->run(c, &d);
 	if (usage)
-		return say_usage(d.text, c->command->usage);
+		return say_usage(d.text, " ", c->command->name);
 	if (d.status == FS_OK && c->help) {
 		cli_command_help(c->command, stdout);
 		output_flush(&d);
@@ -319,7 +318,6 @@ static bool say_about(const char *name)
 
 int main(int argc, char **argv)
 {
-	static const char usage[] = "compile|opt|show|explain|passes [OPTION]... [FILE]; --help says more";
 	const char *name = argc > 1 ? argv[1] : "";
 	char message[300];
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write */
@@ -329,7 +327,7 @@ int main(int argc, char **argv)
 	struct cli c = { .command = find_command(name) };
 	if (c.command == NULL) {
 		snprintf(message, sizeof(message), *name ? "unknown command '%.200s'" : "no command", name);
-		return say_usage(message, usage);
+		return say_usage(message, "", "");
 	}
 	int status = run_command(&c, argc - 2, argv + 2);
 	cli_release(&c);

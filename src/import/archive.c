@@ -215,6 +215,7 @@ static enum fs_status add_records(struct archive *a, unzFile zip, struct diag *d
 	if (all.number_entry == 0)
 		return diag_set(d, FS_INVALID, "%s: an archive without records", a->file.name);
 	a->records = arena_array(&a->arena, all.number_entry, sizeof(*a->records));
+	a->sound = arena_array(&a->arena, all.number_entry, sizeof(*a->sound));
 	int more = unzGoToFirstFile(zip);
 	for (ZPOS64_T i = 0; i < all.number_entry && more == UNZ_OK; i++) {
 		TRY(add_record(a, zip, d));
@@ -329,6 +330,32 @@ const struct archive_record *archive_find(const struct archive *a, const char *n
 	struct wanted w = { a, name };
 	uint32_t i = hash_find(&a->by_name, hash_string(name), same_name, &w);
 	return i == UINT32_MAX ? NULL : &a->records[i];
+}
+
+#define CHECK_BYTES ((int64_t)1 << 20)
+
+enum fs_status archive_check(const struct archive *a, const struct archive_record *r, struct diag *d)
+{
+	atomic_bool *sound = &a->sound[r - a->records];
+	unsigned char *chunk = atomic_load(sound) ? NULL : malloc(CHECK_BYTES);
+	enum fs_status status = FS_OK;
+	uLong crc = 0;
+	if (atomic_load(sound))
+		return FS_OK;
+	if (chunk == NULL)
+		return diag_set(d, FS_NOMEM, "%s: out of memory", a->file.name);
+	for (int64_t at = 0; at < r->size && status == FS_OK; at += CHECK_BYTES) {
+		int64_t size = r->size - at < CHECK_BYTES ? r->size - at : CHECK_BYTES;
+		status = file_read(&a->file, r->offset + at, size, chunk, d);
+		if (status == FS_OK)
+			crc = crc32_z(crc, chunk, (size_t)size);
+	}
+	free(chunk);
+	if (status == FS_OK && crc != r->crc)
+		return damaged(a, r->name, "does not match its checksum", d);
+	if (status == FS_OK)
+		atomic_store(sound, true);
+	return status;
 }
 
 enum fs_status archive_read_text(const struct archive *a, const struct archive_record *r, char **text,

@@ -9,6 +9,8 @@
 
 #include "file.h"
 
+#include <stdatomic.h>
+
 struct archive_record {
 	const char *name; /* without the root folder */
 	int64_t offset;   /* of its bytes, from the start of the file */
@@ -21,6 +23,7 @@ struct archive {
 	struct arena arena;
 	const char *root; /* the one folder, without '/'; "" where records lie at the top */
 	struct archive_record *records; /* in the order of the directory */
+	atomic_bool *sound;             /* by record: its bytes were seen to match its checksum */
 	uint32_t count;
 	struct hash_table by_name;
 };
@@ -32,6 +35,8 @@ enum fs_status archive_open_take(struct archive *a, struct file *file, struct di
 void archive_close(struct archive *a); /* {0} and a closed archive are fine */
 /* NULL where there is none. */
 const struct archive_record *archive_find(const struct archive *a, const char *name);
+/* Reads the record once, however often and by however many threads it is asked: does it match its checksum? */
+enum fs_status archive_check(const struct archive *a, const struct archive_record *r, struct diag *d);
 /* The record and a NUL, its CRC checked; from malloc: the caller frees *text. */
 enum fs_status archive_read_text(const struct archive *a, const struct archive_record *r, char **text,
 				 struct diag *d);

@@ -136,6 +136,7 @@ static enum fs_status place_view(struct pt2 *p, struct pt2_tensor *t, const stru
 				(long long)r->size, r->name);
 	t->view.offset = r->offset + skip;
 	t->storage = r->offset;
+	t->record = r;
 	return FS_OK;
 }
 
@@ -302,6 +303,8 @@ enum fs_status pt2_read_slice(const struct pt2 *p, const struct pt2_tensor *t, c
 {
 	switch (t->state) {
 	case PT2_HAS_DATA:
+		if (t->record != NULL)
+			TRY(archive_check(&p->archive, t->record, d));
 		return file_view_read(&p->archive.file, &t->view, start, extent, dst, d);
 	case PT2_NO_DATA:
 		return diag_set(d, FS_INVALID, "%s holds no data for '%.200s': pass --weights", file_name(p),

@@ -24,6 +24,7 @@ struct pt2_tensor {
 	bool is_constant;  /* not in the state dict: a constant or a non-persistent buffer */
 	enum pt2_state state;
 	int64_t storage;   /* equal: the same memory; -1: none to share */
+	const struct archive_record *record; /* PT2_HAS_DATA, and not empty */
 	struct file_view view;  /* dtype DT_NONE where the file does not say */
 };
 
@@ -49,7 +50,7 @@ enum fs_status pt2_read_program(const struct pt2 *p, char **text, size_t *size, 
 
 /* NULL where there is none. */
 const struct pt2_tensor *pt2_find(const struct pt2 *p, const char *name);
-/* The box [start, start + extent), row-major and dense; reads only its bytes. */
+/* The box [start, start + extent), row-major and dense, of a record that matches its checksum. */
 enum fs_status pt2_read_slice(const struct pt2 *p, const struct pt2_tensor *t, const int64_t *start,
 			      const int64_t *extent, void *dst, struct diag *d);
 

@@ -46,13 +46,13 @@ static bool listed(const char *list, const char *name)
 /* Every name of a list must be a pass (or "all"). */
 static enum fs_status check_list(const char *list, const char *option, struct diag *d)
 {
-	for (const char *s = list; s != NULL && *s != '\0';) {
+	for (const char *s = list, *end; s != NULL; s = *end == ',' ? end + 1 : NULL) {
 		size_t n = strcspn(s, ",");
 		char name[64];
+		end = s + n;
 		snprintf(name, sizeof(name), "%.*s", (int)(n < 63 ? n : 63), s);
 		if (strcmp(name, "all") != 0 && pass_find(name) == NULL)
 			return diag_set(d, FS_INVALID, "%s: there is no pass '%s'; 'fp8shard passes' lists them", option, name);
-		s += n + (s[n] == ',');
 	}
 	return FS_OK;
 }

@@ -150,9 +150,9 @@ run 0 explain --diff --json "$work/r.json" "$work/s.json"
 out_has '"kind": "only in b"'
 out_has '"kind": "differ"'
 out_has '"same": false'
-run 2 explain --diff "$work/r.json"
+run 1 explain --diff "$work/r.json"
 err_has 'explain needs two plans after --diff'
-run 2 explain "$work/r.json" y z
+run 1 explain "$work/r.json" y z
 err_has "'z' is one argument too many"
 run 1 explain "$work/mlp.json"
 err_has 'not a plan'

@@ -14,24 +14,29 @@ for option in -o --mesh --plan --place --fp8 --scale-scope --fp8-auto --reduce-d
 	--dump-dir --print-changed --timing --report; do
 	out_has "  $option"
 done
-run 2
-err_has 'usage: fp8shard'
-run 2 compyle
+run 1
+err_has 'no command; see fp8shard --help'
+run 1 compyle
 err_has "fp8shard: unknown command 'compyle'"
-run 2 compile
-err_has 'usage: fp8shard compile FILE -o PLAN'
-run 2 compile "$work/mlp.json"
+run 1 compile
+err_has 'compile needs a file; see fp8shard compile --help'
+run 1 compile "$work/mlp.json"
 err_has 'compile needs -o FILE'
-run 2 compile "$work/mlp.json" -o
+run 1 compile "$work/mlp.json" -o
 err_has '-o needs an argument'
-run 2 compile "$work/mlp.json" -o "$work/unwanted.json" --fast
+run 1 compile "$work/mlp.json" -o "$work/unwanted.json" --fast
 err_has "unknown option '--fast'"
-run 2 compile "$work/mlp.json" other -o "$work/unwanted.json"
+run 1 compile "$work/mlp.json" other -o "$work/unwanted.json"
 err_has 'one argument too many'
-run 2 compile "$work/mlp.json" -o "$work/unwanted.json" --exact=yes
+run 1 compile "$work/mlp.json" -o "$work/unwanted.json" --exact=yes
 err_has '--exact takes no argument'
-run 2 show "$work/unwanted.json" --mesh tp=2
-run 2 passes x
-run 2 opt "$work/mlp.json"
+run 1 show "$work/unwanted.json" --mesh tp=2
+run 1 passes x
+run 1 opt "$work/mlp.json"
 err_has 'opt needs --passes'
+no_file "$work/unwanted.json"
+run 1 compile "$work/mlp.json" -o "$work/unwanted.json" --dump-ir=
+err_has "there is no pass ''"
+run 1 opt --passes=fold,,place "$work/mlp.json"
+err_has "there is no pass ''"
 no_file "$work/unwanted.json"

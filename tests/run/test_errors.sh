@@ -92,13 +92,13 @@ err "--repeat '0': a number from 1 to 1000000 wanted"
 run 1 "$plan" --threads many
 err "--threads 'many': a number from 1 to 64 wanted"
 
-run 2
+run 1
 err "a plan is missing; see fp8shard-run --help"
-run 2 "$plan" --wieghts x
+run 1 "$plan" --wieghts x
 err "no such option: --wieghts; see fp8shard-run --help"
-run 2 "$plan" --weights
+run 1 "$plan" --weights
 err "a value is missing after --weights; see fp8shard-run --help"
-run 2 "$plan" "$plan.2"
+run 1 "$plan" "$plan.2"
 err "one plan at a time: what is $plan.2; see fp8shard-run --help"
 run 0 --help
 out_has 'fp8shard-run PLAN [options]'

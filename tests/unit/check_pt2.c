@@ -170,6 +170,22 @@ START_TEST(wrong_archives_are_refused)
 }
 END_TEST
 
+START_TEST(damaged_weights_are_not_given)
+{
+	static const struct part parts[] = { PROGRAM,
+		{ .name = "m/data/weights/weight_0", .bytes = "12345678", .wrong_crc = true },
+		CONFIG(ENTRY("a", "weight_0", META("7", N(2), N(1), "0"))), { 0 } };
+	struct diag d = { 0 };
+	struct pt2 p;
+	float two[2];
+	ck_assert_msg(open_parts(&p, parts, &d) == FS_OK, "%s", d.text);
+	const int64_t start[1] = { 0 }, extent[1] = { 2 };
+	ck_assert_int_ne(pt2_read_slice(&p, pt2_find(&p, "a"), start, extent, two, &d), FS_OK);
+	ck_assert_str_eq(d.text, "t: record 'data/weights/weight_0' does not match its checksum: the file is damaged");
+	pt2_close(&p);
+}
+END_TEST
+
 START_TEST(weights_that_the_file_cannot_give)
 {
 	static const struct part parts[] = { PROGRAM, { .name = "m/data/weights/weight_0", .bytes = "" },
@@ -489,6 +505,7 @@ int main(void)
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_loop_test(c, wrong_archives_are_refused, 0, sizeof(wrongs) / sizeof(wrongs[0]));
 	tcase_add_test(c, weights_that_the_file_cannot_give);
+	tcase_add_test(c, damaged_weights_are_not_given);
 	tcase_add_test(c, a_program_by_name);
 	tcase_add_test(c, damaged_files_do_not_crash);
 	tcase_add_test(c, strided_offset_and_constant);

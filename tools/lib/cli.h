@@ -9,8 +9,8 @@
 #include "passes.h"
 #include "plan.h"
 
-/* Exit status: 1 for what a user or a file got wrong, 2 for a command line that is none. */
-enum { EXIT_USER = 1, EXIT_USAGE = 2 };
+/* Exit status: what a user or a file got wrong. */
+enum { EXIT_USER = 1 };
 
 enum command_bit { FOR_COMPILE = 1, FOR_OPT = 2, FOR_SHOW = 4, FOR_PASSES = 8, FOR_EXPLAIN = 16, FOR_PLAN = 32 };
 

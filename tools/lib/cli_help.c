@@ -48,7 +48,7 @@ void cli_help(FILE *out)
 	}
 	fprintf(out, "\n'fp8shard COMMAND --help' says more; --version says which version this is.\n"
 		     "fp8shard-run runs the plans.\n\n"
-		     "exit status: 0 done, 1 wrong input, 2 wrong command line\n\nexample:\n"
+		     "exit status: 0 done, 1 wrong input\n\nexample:\n"
 		     "  fp8shard compile model.pt2 -o plan.json --mesh tp=4 --plan tp_plan.json --fp8 rowwise\n"
 		     "  fp8shard show plan.json\n");
 }
