@@ -157,6 +157,32 @@ check_loss() {
 	done
 }
 
+# A graph that holds fp8 already (tests/data/fp8): its matmuls are lifted, and sharded.
+check_lifted() {
+	lifted=$("$compare" field "$1" recipe)
+	rm -f "$work/first"
+	for ranks in tp=1 tp=2 tp=3 tp=4; do
+		for exact in '' '--exact --scale-scope tp=global'; do
+			[ "$lifted" != none ] || [ -z "$exact" ] || continue # sums of no fp8 matmul are split
+			# shellcheck disable=SC2086
+			run "$1" "$ranks" none "$work/out" --plan fc1=colwise --plan fc2=rowwise $exact && judge_lifted "$1" "$ranks" "$exact"
+			result $? "fp8/${1##*/} $ranks $exact"
+		done
+	done
+}
+
+judge_lifted() {
+	"$compare" oracle "$1" "$work/out" high "$("$compare" field "$1" high)" >"$work/say" 2>&1 || return 1
+	"$BUILD/fp8shard" show "$work/plan.json" >"$work/log" || return 1
+	[ "$lifted" = none ] || [ "$(grep -c "^  fc.* $lifted  *lifted from aten._scaled_mm" "$work/log")" -eq 2 ] ||
+		{ echo "not two matmuls of $lifted, lifted" >"$work/say" && return 1; }
+	case $3,$lifted,$2 in ,none,* | *,tp=1 | --exact*) ;; *) return 0 ;; esac
+	"$compare" oracle "$1" "$work/out" torch "$("$compare" field "$1" torch)" >"$work/say" 2>&1 || return 1
+	[ -n "$3" ] || return 0
+	[ -e "$work/first" ] || cp "$work/out" "$work/first"
+	cmp "$work/first" "$work/out" >"$work/say" 2>&1
+}
+
 is_forward() {
 	has "$1" case.json && case $("$compare" field "$1" ir_level) in *joint*) false ;; esac
 }
@@ -184,6 +210,9 @@ if [ $# -eq 0 ]; then
 fi
 for dir; do
 	check_model "${dir%/}"
+done
+for dir in tests/data/fp8/*/; do
+	check_lifted "${dir%/}"
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

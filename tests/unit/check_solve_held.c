@@ -35,14 +35,12 @@ START_TEST(one_more_copy_is_nearly_enough)
 		uint64_t pair = best_of((uint64_t)seed, false), any = best_of((uint64_t)seed, true);
 		ck_assert_msg(any <= pair, "seed %d: %llu without a limit, %llu with it", seed, (unsigned long long)any,
 			      (unsigned long long)pair);
-
 		double ratio = (double)(pair + 1) / (double)(any + 1);
 		equal += pair == any;
 		sum += ratio;
 		worst = ratio > worst ? ratio : worst;
 	}
 	if (rounds != NULL)
-		if (rounds != NULL)
 		printf("%d graphs: %d equal, mean %.5f, worst %.3f\n", most, equal, sum / most, worst);
 	ck_assert_msg(equal >= most * 99 / 100, "%d of %d are equal", equal, most);
 	ck_assert_msg(worst < 1.01, "%.3f times the best without a limit", worst);
