@@ -152,11 +152,12 @@ static const char *equation_text(struct context *c, const struct equation *e)
 	return context_intern(c, text);
 }
 
-static const char *recipe_of(const struct side side[2])
+/* Of codes that stay on both sides it says but how their scales lie. */
+static const char *recipe_of(const struct graph *g, struct node_id n, const struct side side[2])
 {
 	const struct side *s = side[0].lifted ? &side[0] : &side[1];
 	if (!s->lifted)
-		return "tensorwise";
+		return type_count(graph_type(g, graph_operand(g, n, 2))) > 1 ? "rowwise" : "tensorwise";
 	if (s->from.dim < 0)
 		return s->from.pow2 ? "tensorwise:pow2" : "tensorwise";
 	return s->from.pow2 ? "rowwise:pow2" : "rowwise";
@@ -203,7 +204,7 @@ static struct node_id lift(struct rebuild *r, struct node_id n, struct equation 
 	attrs_string(&a, ATTR_EQ, equation_text(g->context, &e));
 	if (graph_type(g, n)->dtype != common)
 		attrs_int(&a, ATTR_DTYPE, graph_type(g, n)->dtype);
-	attrs_string(&a, ATTR_RECIPE, context_intern(g->context, recipe_of(side)));
+	attrs_string(&a, ATTR_RECIPE, context_intern(g->context, recipe_of(g, n, side)));
 	attrs_string(&a, ATTR_REASON, context_intern(g->context, lifted_reason((bool[]){ !side[0].lifted, !side[1].lifted })));
 	return graph_emit(r->to, OP_MATMUL, in, 2, &a, prov);
 }
