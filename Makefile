@@ -37,8 +37,9 @@ FUZZ     = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 BENCH    = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 MODELS   = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/models/*.c))
 SUITE    = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/suite/*.c))
+RANDOM   = $(BUILD)/run/random
 EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
-PROGRAMS = $(TOOLS) $(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(SUITE) $(EXAMPLES)
+PROGRAMS = $(TOOLS) $(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(SUITE) $(RANDOM) $(EXAMPLES)
 
 # Targets that install things start a second make, on all cores unless -j says otherwise.
 AGAIN    = $(MAKE) --no-print-directory $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc))
@@ -69,6 +70,10 @@ $(TOOLS): $(BUILD)/%: $(BUILD)/tools/%.o $(CLI) $(LIB)
 $(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(SUITE): $(BUILD)/%: $(BUILD)/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(LINK) $^ $(if $(filter $(UNIT),$@),-lcheck -lsubunit -lrt) $(LDLIBS) -o $@
+
+$(RANDOM): $(call objects,tests/run) $(LIB)
+	@mkdir -p $(@D)
+	$(LINK) $^ $(LDLIBS) -o $@
 
 $(EXAMPLES): $(BUILD)/%: $(BUILD)/%.o $(LIB)
 	$(LINK) $^ $(LDLIBS) -o $@
