@@ -86,7 +86,7 @@ deps:
 
 check: deps
 	@$(AGAIN) programs
-	@tests/check.sh $(BUILD) unit text cli run models suite docs style fuzz
+	@tests/check.sh $(BUILD) unit text cli run random models suite docs style fuzz
 
 check-fast: programs
 	@tests/check.sh $(BUILD) unit text cli
@@ -100,8 +100,8 @@ bench: deps
 	@BUILD=$(BUILD) tests/bench/run.sh
 
 soak: deps
-	@$(AGAIN) $(FUZZ)
-	@FUZZ=1000000 tests/check.sh $(BUILD) fuzz
+	@$(AGAIN) all $(FUZZ) $(RANDOM)
+	@FUZZ=1000000 RANDOM_PROGRAMS=20000 tests/check.sh $(BUILD) random fuzz
 
 suite: $(TOOLS) $(SUITE)
 	@BUILD=$(BUILD) tests/suite/run.sh

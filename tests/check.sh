@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs suites of tests on what is built in a folder; `make check` names all of them.
 #
-#   tests/check.sh BUILD SUITE...    unit text cli run models suite docs style fuzz
+#   tests/check.sh BUILD SUITE...    unit text cli run random models suite docs style fuzz
 #
 # A suite prints its failures and ends with "N passed, N failed"; so does this, with the sums.
-# FUZZ=N: inputs for each reader (20000).  FP8SHARD_SHARED: the folder of real models (../shared).
+# FUZZ=N: inputs for each reader (20000).  RANDOM_PROGRAMS=N (300).  FP8SHARD_SHARED: the folder of real models (../shared).
 cd "$(dirname "$0")/.." || exit 2
 [ $# -ge 2 ] || { sed -n '2,4p' "$0" >&2; exit 2; }
 BUILD=$1
@@ -30,6 +30,7 @@ suite_unit() {
 
 suite_text() { tests/runtests.sh; }
 suite_cli() { tests/cli/run.sh; }
+suite_random() { tests/run/random.sh "${RANDOM_PROGRAMS:-300}"; }
 suite_models() { tests/models/run.sh; }
 suite_suite() { tests/suite/run.sh; }
 suite_docs() { tests/docs/run.sh; }

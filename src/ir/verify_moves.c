@@ -304,6 +304,7 @@ verify_rule *verify_rule_of(enum op op)
 {
 	static verify_rule *const rules[OP_COUNT] = {
 		[OP_PROJ] = verify_as_operand,
+		[OP_COPY] = verify_as_operand,
 		[OP_RESHARD] = verify_reshard,
 		[OP_ALL_GATHER] = verify_all_gather,
 		[OP_REDUCE_SCATTER] = verify_reduce_scatter,

@@ -418,11 +418,20 @@ static struct node_id place_source(struct rebuild *r, const struct place *p, str
 	return graph_emit_typed(r->to, graph_op(r->from, n), NULL, 0, &a, &t, ruled_prov(p, n, NULL));
 }
 
+/* A second result is of the op itself, not of a constraint on the first. */
+static struct node_id place_second(struct rebuild *r, struct node_id n)
+{
+	struct node_id x = r->map[graph_operand(r->from, n, 0).i];
+	if (graph_op(r->to, x) == OP_CONSTRAIN)
+		x = graph_operand(r->to, x, 0);
+	return graph_copy(r->to, r->from, n, &x);
+}
+
 static struct node_id place_node(struct rebuild *r, const struct place *p, struct node_id n)
 {
 	if (op_is_source(graph_op(r->from, n)))
 		return place_source(r, p, n);
-	struct node_id made = rebuild_copy(r, n);
+	struct node_id made = graph_op(r->from, n) == OP_PROJ ? place_second(r, n) : rebuild_copy(r, n);
 	if (p->constrained[n.i] == 0)
 		return made;
 	struct attrs a = { 0 };

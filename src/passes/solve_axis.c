@@ -286,16 +286,26 @@ static uint64_t hard_price(const struct edge *e, label pinned, label want)
 	return e->others[want] < e->others[pinned] ? e->others[want] : e->others[pinned];
 }
 
-static void fill_operand(const struct work *w, struct node_id x, const struct op_class *c, int k, const struct source *from,
-			 uint64_t *cost)
+/* A second result is where the first one was made. */
+static uint64_t operand_price(const struct work *w, struct node_id n, struct node_id x, const struct source *from,
+			      const label *pair, label want)
 {
+	if (graph_op(w->s->g, n) == OP_PROJ && pair[0] != want)
+		return PRICE_INF;
+	return w->hard[x.i] ? hard_price(&from->produced, pair[0], want) : price_between(from, pair, want);
+}
+
+static void fill_operand(const struct work *w, struct node_id n, int k, const struct source *from, uint64_t *cost)
+{
+	struct node_id x = graph_operand(w->s->g, n, k);
+	const struct op_class *c = &w->classes.items[w->op_class[n.i]];
 	int count, strategies = c->strategies.count, stride = c->strategies.stride;
 	const label (*pair)[2] = pairs_of(w, x, &count);
 	const uint64_t *time = w->inner[x.i] ? w->classes.items[w->op_class[x.i]].price : NULL;
 	for (int i = 0; i < count; i++)
 		for (int s = 0; s < strategies; s++) {
 			label want = c->strategies.at[s * stride + k];
-			uint64_t price = w->hard[x.i] ? hard_price(&from->produced, pair[i][0], want) : price_between(from, pair[i], want);
+			uint64_t price = operand_price(w, n, x, from, pair[i], want);
 			if (is_forbidden(w->s, x, w->axis, pair[i][0], want))
 				price = ELIM_INF;
 			cost[i * strategies + s] = elim_add(price, time != NULL ? time[i] : 0);
@@ -321,7 +331,7 @@ static void add_operand(struct work *w, struct node_id n, int k)
 	uint64_t *cost = table_of(w, key, (size_t)count * (size_t)c->strategies.count, &fresh);
 	if (fresh) {
 		struct source from = source_make(w, x, want_class, casts);
-		fill_operand(w, x, c, k, &from, cost);
+		fill_operand(w, n, k, &from, cost);
 	}
 	uint32_t scope[2] = { inner ? w->op_var[x.i] : w->value_var[x.i], w->op_var[n.i] };
 	factor_graph_add(&w->fg, fixed ? 1 : 2, scope + fixed, cost);

@@ -265,6 +265,8 @@ static void strategies_filter(const struct work *w, struct node_id n, const int6
 			      const struct strategies *whole, struct strategies *all)
 {
 	int kept = 0;
+	if (graph_op(w->s->g, n) == OP_PROJ)
+		return; /* as its operand was made */
 	for (int i = 0; i < all->count; i++) {
 		const label *at = &all->at[i * all->stride];
 		if (!strategy_allowed(w, n, at, shape) || !stands_alone(whole, at) ||

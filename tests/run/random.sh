@@ -19,9 +19,9 @@ run() {
 	how=$1
 	shift
 	while IFS= read -r argument; do set -- "$@" "$argument"; done <"$work/$how"
-	"$build/fp8shard" compile "$@" >"$work/log" 2>&1 &&
+	"$build/fp8shard" compile "$@" >/dev/null 2>"$work/log" &&
 		"$build/fp8shard-run" "$work/$how.json" --weights "$work/w.safetensors" --inputs "$work/i.safetensors" \
-			-o "$work/$how.safetensors" >"$work/log" 2>&1
+			-o "$work/$how.safetensors" >/dev/null 2>"$work/log"
 }
 
 # Everything that a failure needs.
@@ -44,6 +44,7 @@ while [ "$seed" -lt $((first + count)) ]; do
 	fi
 	seed=$((seed + 1))
 done
+touch "$work/plans" "$work/outputs"
 moves=
 for kind in all_gather reduce_scatter all_reduce all_to_all; do
 	moves="$moves, $(grep -c "^  $kind " "$work/plans") $kind"

@@ -67,7 +67,7 @@ static bool carries(const struct trial *t, struct node_id n)
 static bool may(const struct trial *t, struct node_id n, const label *at)
 {
 	int count = graph_node(t->g, n)->count;
-	bool small = false, pinned = false;
+	bool small = false, pinned = graph_op(t->g, n) == OP_PROJ;
 	for (int k = 0; k <= count; k++) {
 		struct node_id x = k < count ? graph_operand(t->g, n, k) : n;
 		if (!is_sharded(at[k]))
@@ -202,7 +202,7 @@ static uint64_t cost_held(const struct trial *t, struct node_id n, label produce
 				continue;
 			label want = t->fixed[user.i] ? LABEL_R : s->at[t->pick[user.i] * s->stride + k];
 			(*users)++;
-			if (forbids(t, n, produced, want))
+			if (forbids(t, n, produced, want) || (graph_op(t->g, user) == OP_PROJ && want != produced))
 				cost = PRICE_INF;
 			cost += hard && produced == LABEL_R ? 0 : hard && want != produced ? PRICE_INF : least(move(t, n, produced, want), move(t, n, held, want));
 			cost = least(cost, PRICE_INF);
