@@ -127,7 +127,8 @@ static enum fs_status bind_tensor(struct import *im, struct scope *s, struct sto
 		v->kind = VALUE_TENSOR;
 		v->source = k->source;
 		v->target = stored == NULL ? target : stored->name;
-		TRY(emit_source(im, k, name, v->target, stored == NULL ? NULL : stored->others, &t, &v->node));
+		if (emit_source(im, k, name, v->target, stored == NULL ? NULL : stored->others, &t, &v->node) != FS_OK)
+			return diag_prefix(im->diag, "'%s'", name);
 		if (stored != NULL)
 			stored->value = value;
 	}
@@ -188,7 +189,7 @@ static enum fs_status bind_inputs(struct import *im, struct scope *s, const json
 			status = bind_input(im, s, &store, spec);
 	vec_release(&store.all);
 	hash_release(&store.table);
-	return status == FS_OK ? dims_finish(im) : status;
+	return status == FS_OK ? dims_finish(im, s) : status;
 }
 
 /* --- outputs --- */

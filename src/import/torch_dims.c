@@ -325,7 +325,7 @@ static bool apply(struct reader *r, const struct function *f, const struct ratio
 		for (int i = 1; i < count && fine; i++)
 			fine = f->two(*out, arg[i], out);
 	}
-	return fine || refuse(r, "%s cannot be evaluated", f->name);
+	return fine || refuse(r, "%s has no value here, or one too large", f->name);
 }
 
 static bool arguments(struct reader *r, const struct function *f, struct rational *out)
@@ -483,21 +483,46 @@ enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *ou
 	return FS_OK;
 }
 
-static void list_symbols(const struct import *im, char *out, size_t size)
+/* " (ids.shape[0])", the first place of a symbol in the inputs; nothing where it stands alone nowhere. */
+static void place_of(const struct scope *s, const char *symbol, char *out, size_t size)
 {
-	snprintf(out, size, "none");
-	for (uint32_t i = 0, used = 0; i < im->symbols.count && used < size; i++)
-		used += (uint32_t)snprintf(out + used, size - used, "%s%s", i > 0 ? ", " : "", im->symbols.items[i].name);
+	char open[MAX_SYMBOL + 16];
+	const json_t *input, *dim;
+	size_t i, j;
+	int length = snprintf(open, sizeof(open), "Symbol('%.*s'", MAX_SYMBOL, symbol);
+	*out = '\0';
+	json_array_foreach(json_object_get(s->graph, "inputs"), i, input) {
+		const char *name = text_of(json_object_get(input, "as_tensor"), "name");
+		const json_t *type = name == NULL ? NULL : json_object_get(s->types, name);
+		json_array_foreach(json_object_get(type, "sizes"), j, dim) {
+			const char *text = text_of(json_object_get(dim, "as_expr"), "expr_str");
+			if (text != NULL && strncmp(text, open, (size_t)length) == 0) {
+				snprintf(out, size, " (%.60s.shape[%zu])", name, j);
+				return;
+			}
+		}
+	}
 }
 
-enum fs_status dims_finish(struct import *im)
+static void list_symbols(const struct import *im, const struct scope *s, char *out, size_t size)
+{
+	char place[96];
+	snprintf(out, size, "none");
+	for (uint32_t i = 0, used = 0; i < im->symbols.count && used < size; i++) {
+		const char *name = im->symbols.items[i].name;
+		place_of(s, name, place, sizeof(place));
+		used += (uint32_t)snprintf(out + used, size - used, "%s%s%s", i > 0 ? ", " : "", name, place);
+	}
+}
+
+enum fs_status dims_finish(struct import *im, const struct scope *s)
 {
 	char names[256];
 	const struct import_options *o = im->options;
 	for (uint32_t i = 0; i < im->symbols.count; i++)
 		if (im->symbols.items[i].known)
 			TRY(check_range(im, &im->symbols.items[i]));
-	list_symbols(im, names, sizeof(names));
+	list_symbols(im, s, names, sizeof(names));
 	for (int i = 0; o != NULL && i < o->dim_count; i++)
 		if (symbol_find(im, o->dims[i].name) == NULL)
 			return diag_set(im->diag, FS_INVALID, "--dim %s=%lld: the graph has no such dim; it has %s",

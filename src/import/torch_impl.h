@@ -212,7 +212,7 @@ enum fs_status dims_read(struct import *im, const json_t *symint, int64_t *out);
 /* The value that the file's sym_int_values and sym_bool_values give for a name; false: none. */
 bool dims_named(struct import *im, const json_t *graph, const char *name, struct value *out);
 /* After the inputs: a size outside its range, or a --dim that names no symbol, is an error. */
-enum fs_status dims_finish(struct import *im);
+enum fs_status dims_finish(struct import *im, const struct scope *s);
 enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *out);
 
 /* --- values (torch_value.c) --- */

@@ -47,8 +47,21 @@ compile "$work/mlp.json" --scale-scope tp=near
 err "--scale-scope 'tp=near': the scope is local or global"
 compile "$work/mlp.json" --dim B=many
 err "--dim 'B=many': the size is no number of 0 or more"
+compile "$work/mlp.json" --dim B=2 --dim C=2 --dim B=2
+err "--dim 'B=2': the size of B is given twice"
 compile "$work/mlp.json" --dim B=2
 err "--dim B: $work/mlp.json has no dim of that name under \"dims\""
+named=tests/data/dims/named/model.json # s23 from 0 on, s27 from 2 to 64
+for size in 0 1 65 1000000; do
+	compile $named --dim s27=$size
+	err "$named: dim s27 = $size is outside the range that the export declares: 2 to 64"
+done
+compile $named --dim seq=4
+err "$named: --dim seq=4: the graph has no such dim; it has s23 (ids.shape[0]), s27 (ids.shape[1])"
+compile $named --dim s23=9223372036854775807
+err "$named: 'ids': input: more than 2^48 elements"
+compile tests/data/dims/pairs/model.json --dim s44=4611686018427387904 # twice that is no 64-bit number
+err_has "pairs/model.json: input 'x': size '"
 compile "$work/mlp.json" --target tpu
 err "--target 'tpu' is unknown; there are h100, h200, b200 and cpu"
 compile "$work/mlp.json" --reduce-dtype f16

@@ -50,7 +50,9 @@ model_of() {
 }
 
 weights_of() {
-	if has "$1" model.pt2 && [ "$("$compare" field "$1" pt2_has_weights)" = true ]; then
+	if ! has "$1" case.json; then
+		echo "$1/weights.safetensors"
+	elif has "$1" model.pt2 && [ "$("$compare" field "$1" pt2_has_weights)" = true ]; then
 		echo "$1/model.pt2"
 	else
 		echo "$1/$("$compare" field "$1" weights_file)"
@@ -183,6 +185,23 @@ judge_lifted() {
 	cmp "$work/first" "$work/out" >"$work/say" 2>&1
 }
 
+# An export with symbolic sizes (tests/data/dims): each folder NAME=SIZE,... of it is a set of sizes and what torch
+# makes of it; sharded on a dim of that size and on features, none of which need divide.
+check_dims() {
+	for at in "$1"/*=*/; do
+		dims=$(basename "$at" | sed 's/^/--dim /; s/,/ --dim /g')
+		for mesh in tp=1 tp=2 tp=4 dp=2,tp=2; do
+			: >"$work/say"
+			rm -f "$work/out"
+			# shellcheck disable=SC2086
+			compile "$1" "$mesh" none "$work/plan.json" --plan fc1=colwise --plan fc2=rowwise --place 'x=tp:S(0)' $dims &&
+				run_plan "$1" "$work/plan.json" "$at/inputs.safetensors" "$work/out" &&
+				"$compare" outputs "${at%/}" "$work/out" none >"$work/say" 2>&1
+			result $? "dims/${1##*/} $(basename "$at") $mesh"
+		done
+	done
+}
+
 is_forward() {
 	has "$1" case.json && case $("$compare" field "$1" ir_level) in *joint*) false ;; esac
 }
@@ -213,6 +232,9 @@ for dir; do
 done
 for dir in tests/data/fp8/*/; do
 	check_lifted "${dir%/}"
+done
+for dir in tests/data/dims/*/; do
+	check_dims "${dir%/}"
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -197,7 +197,7 @@ START_TEST(dims_wrong)
 	ck_assert_str_eq(r.diag.text, "m.json: dim s77 = 17 is outside the range that the export declares: 1 to 16");
 	imported_release(&r);
 	r = import_dims("batch", 2);
-	ck_assert_str_eq(r.diag.text, "m.json: --dim batch=2: the graph has no such dim; it has s77, s27");
+	ck_assert_str_eq(r.diag.text, "m.json: --dim batch=2: the graph has no such dim; it has s77 (x.shape[0]), s27 (x.shape[1])");
 	imported_release(&r);
 }
 END_TEST
@@ -253,8 +253,8 @@ START_TEST(expressions_wrong)
 		{ "Symbol('s0')", "the size of dim s0 is not known" },
 		{ "Foo(Integer(1))", "Foo is not known" },
 		{ "Mul(Rational(1, 2), Integer(3))", "it is no integer" },
-		{ "FloorDiv(Integer(1), Integer(0))", "FloorDiv cannot be evaluated" },
-		{ "Pow(Integer(9), Integer(60))", "Pow cannot be evaluated" },
+		{ "FloorDiv(Integer(1), Integer(0))", "FloorDiv has no value here, or one too large" },
+		{ "Pow(Integer(9), Integer(60))", "Pow has no value here, or one too large" },
 		{ "Add(Integer(1)", "'' is not understood" },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

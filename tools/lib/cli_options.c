@@ -102,6 +102,9 @@ static enum fs_status set_dim(struct cli *c, const char *value, struct diag *d)
 	long long size = strtoll(r.value, &end, 10);
 	if (*end != '\0' || errno != 0 || size < 0)
 		return diag_set(d, FS_INVALID, "--dim '%.200s': the size is no number of 0 or more", value);
+	for (uint32_t i = 0; i < c->dims.count; i++)
+		if (strcmp(c->dims.items[i].name, r.pattern) == 0)
+			return diag_set(d, FS_INVALID, "--dim '%.200s': the size of %.100s is given twice", value, r.pattern);
 	*vec_push(&c->dims) = (struct import_dim){ r.pattern, size };
 	return FS_OK;
 }
