@@ -40,7 +40,8 @@ static FILE *open_in(const char *dir, const char *name)
 
 /* --- the program --- */
 
-static void write_graph(const struct program *p, const bool *reached, const char *dir)
+/* Unmarks what simplification has made unused. */
+static void write_graph(const struct program *p, bool *reached, const char *dir)
 {
 	struct graph *g = graph_create(p->context, STAGE_GLOBAL);
 	struct node_id *made = calloc(p->values.count, sizeof(*made));
@@ -64,6 +65,10 @@ static void write_graph(const struct program *p, const bool *reached, const char
 	}
 	graph_print(g, f);
 	fclose(f);
+	bool *used = graph_reached(g);
+	for (uint32_t i = 0; i < p->values.count; i++)
+		reached[i] = reached[i] && used[made[i].i];
+	free(used);
 	free(made);
 	graph_destroy(g);
 }

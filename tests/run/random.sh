@@ -12,6 +12,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 2' HUP INT TERM
 passed=0
 failed=0
+skipped=0
 
 # run HOW: compiles the program with the arguments in the file HOW, and runs it.
 run() {
@@ -39,6 +40,8 @@ while [ "$seed" -lt $((first + count)) ]; do
 		passed=$((passed + 1))
 		cat "$work/log" >>"$work/outputs"
 		"$build/fp8shard" show "$work/sharded.json" >>"$work/plans"
+	elif grep -q 'matches no parameter' "$work/log"; then
+		skipped=$((skipped + 1)) # folding has left nothing of what was to be placed
 	else
 		show
 	fi
@@ -50,5 +53,6 @@ for kind in all_gather reduce_scatter all_reduce all_to_all; do
 	moves="$moves, $(grep -c "^  $kind " "$work/plans") $kind"
 done
 awk -v moves="$moves" '{ bits += $1; all += $3 } END { print "random programs: " bits " of " all " outputs bit for bit" moves }' "$work/outputs"
+[ "$skipped" -eq 0 ] || echo "skipped: $skipped programs, of which folding left less than was to be placed"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
