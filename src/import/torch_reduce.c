@@ -100,6 +100,34 @@ void aten_aminmax(struct call *c)
 	give(c, reduce(c, OP_REDUCE_MAX, x, &d, keepdim));
 }
 
+/* Means of equal windows over the last dims, as many as output_size has. */
+void aten_adaptive_avg_pool(struct call *c)
+{
+	struct node_id x = arg_tensor(c, "self");
+	const struct type *t = type_of(c, x);
+	int64_t size[MAX_RANK], split[MAX_RANK], within[MAX_RANK];
+	int count = arg_ints(c, "output_size", size, MAX_RANK), outer = t->rank - count, rank = outer;
+	if (failed(c))
+		return;
+	if (outer < 0 || outer + 2 * count > MAX_RANK) {
+		call_fail(c, FS_UNSUPPORTED, "%d pooled dims of a tensor of rank %d", count, t->rank);
+		return;
+	}
+	memcpy(split, t->dim, sizeof(split[0]) * (size_t)outer);
+	for (int i = 0; i < count; i++) {
+		int64_t in = t->dim[outer + i];
+		if (size[i] < 1 || in % size[i] != 0) {
+			call_fail(c, FS_UNSUPPORTED, "%lld elements pooled to %lld: windows of unequal sizes are not supported",
+				  (long long)in, (long long)size[i]);
+			return;
+		}
+		split[rank++] = size[i];
+		within[i] = rank;
+		split[rank++] = in / size[i];
+	}
+	give(c, emit_reduce(c, OP_MEAN, emit_reshape(c, x, rank, split), within, count, false));
+}
+
 /* --- moments --- */
 
 /* Squares of the distance to the mean, summed over count - correction. */

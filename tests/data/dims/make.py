@@ -55,6 +55,17 @@ class Pairs(nn.Module):
         return self.fc2(F.relu(self.fc1(pairs))).repeat_interleave(2, dim=0) + x
 
 
+class Pool(nn.Module):
+    """Means of windows, of one dim and of two."""
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x):
+        h = F.adaptive_avg_pool1d(F.gelu(self.fc1(x)).transpose(1, 2), 4)
+        return self.fc2(h.transpose(1, 2)), F.adaptive_avg_pool2d(x.view(-1, 2, 6, 16), (2, 8))
+
+
 def block_inputs(batch, seq):
     return {'ids': torch.randint(64, (batch, seq)), 'x': torch.randn(batch, seq, 16)}
 
@@ -65,6 +76,10 @@ def derived_inputs(s):
 
 def pairs_inputs(half):
     return {'x': torch.randn(2 * half, 16)}
+
+
+def pool_inputs(batch):
+    return {'x': torch.randn(batch, 12, 16)}
 
 
 def shapes_of_block(batch, seq):
@@ -79,6 +94,7 @@ CASES = {
     'derived': (Derived, derived_inputs, (5,), {'x': {0: S}, 'y': {0: 2 * S}, 'z': {0: S + 1}},
                 [(1,), (7,), (100,)]),
     'pairs': (Pairs, pairs_inputs, (4,), {'x': {0: 2 * HALF}}, [(3,), (9,)]),
+    'pool': (Pool, pool_inputs, (2,), {'x': {0: Dim('batch')}}, [(1,), (3,)]),
 }
 
 
