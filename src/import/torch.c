@@ -331,6 +331,7 @@ static enum fs_status import_program(struct import *im, const json_t *program)
 	TRY(check_version(im, program));
 	if (graph == NULL)
 		return diag_set(im->diag, FS_INVALID, "no exported program: it has no 'graph_module' with a 'graph'");
+	im->guards = json_object_get(program, "guards_code");
 	im->ranges = json_object_get(program, "range_constraints");
 	struct scope s = { .graph = graph, .types = json_object_get(graph, "tensor_values") };
 	enum fs_status status = import_scope(im, &s, json_object_get(module, "signature"));

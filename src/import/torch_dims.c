@@ -527,5 +527,5 @@ enum fs_status dims_finish(struct import *im, const struct scope *s)
 		if (symbol_find(im, o->dims[i].name) == NULL)
 			return diag_set(im->diag, FS_INVALID, "--dim %s=%lld: the graph has no such dim; it has %s",
 					o->dims[i].name, (long long)o->dims[i].size, names);
-	return FS_OK;
+	return guards_check(im, s, im->guards);
 }

@@ -86,7 +86,7 @@ struct import {
 	struct context *context;
 	struct graph *graph;
 	const struct import_options *options;
-	const json_t *ranges;
+	const json_t *ranges, *guards;
 	struct diag *diag;
 	VEC(struct value) values; /* [0] is none */
 	VEC(struct result) results; /* of the calls at work, outermost first */
@@ -214,6 +214,9 @@ bool dims_named(struct import *im, const json_t *graph, const char *name, struct
 /* After the inputs: a size outside its range, or a --dim that names no symbol, is an error. */
 enum fs_status dims_finish(struct import *im, const struct scope *s);
 enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *out);
+
+/* After the inputs: a guard ("guards_code" of the file; NULL: none) that is false for their sizes is an error. */
+enum fs_status guards_check(struct import *im, const struct scope *s, const json_t *guards); /* torch_guards.c */
 
 /* --- values (torch_value.c) --- */
 

@@ -62,6 +62,14 @@ compile $named --dim s23=9223372036854775807
 err "$named: 'ids': input: more than 2^48 elements"
 compile tests/data/dims/pairs/model.json --dim s44=4611686018427387904 # twice that is no 64-bit number
 err_has "pairs/model.json: input 'x': size '"
+guarded=tests/data/dims/guarded/model.json # x and y have 8 and 9 rows
+relies="$guarded: the export does not hold for these sizes; it relies on:"
+compile $guarded --dim s77=10
+err_has "$relies L['x'].size()[0] <= L['y'].size()[0]"
+compile $guarded --dim s77=5
+err_has "$relies (16*L['x'].size()[0]) == (32*(L['x'].size()[0] // 2))"
+compile $guarded --dim s77=2
+err_has "$relies (L['x'].size()[0] // 2) != 1"
 compile "$work/mlp.json" --target tpu
 err "--target 'tpu' is unknown; there are h100, h200, b200 and cpu"
 compile "$work/mlp.json" --reduce-dtype f16

@@ -55,6 +55,17 @@ class Pairs(nn.Module):
         return self.fc2(F.relu(self.fc1(pairs))).repeat_interleave(2, dim=0) + x
 
 
+class Guarded(nn.Module):
+    """Rows of x are even, more than 2 and no more than those of y, as the export finds out."""
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(32, 32), nn.Linear(32, 16)
+
+    def forward(self, x, y):
+        x = x + y[:x.shape[0]] if x.shape[0] <= y.shape[0] else x
+        return self.fc2(F.relu(self.fc1(x.view(x.shape[0] // 2, 32)))), y.sum(1)
+
+
 class Pool(nn.Module):
     """Means of windows, of one dim and of two."""
     def __init__(self):
@@ -78,6 +89,10 @@ def pairs_inputs(half):
     return {'x': torch.randn(2 * half, 16)}
 
 
+def guarded_inputs(rows, more):
+    return {'x': torch.randn(rows, 16), 'y': torch.randn(more, 16)}
+
+
 def pool_inputs(batch):
     return {'x': torch.randn(batch, 12, 16)}
 
@@ -92,8 +107,9 @@ CASES = {
               [(1, 2), (5, 7), (2, 64)]),
     'auto': (Block, block_inputs, (3, 6), shapes_of_block(Dim.AUTO, Dim.AUTO), [(2, 13)]),
     'derived': (Derived, derived_inputs, (5,), {'x': {0: S}, 'y': {0: 2 * S}, 'z': {0: S + 1}},
-                [(1,), (7,), (100,)]),
+                [(2,), (7,), (100,)]),
     'pairs': (Pairs, pairs_inputs, (4,), {'x': {0: 2 * HALF}}, [(3,), (9,)]),
+    'guarded': (Guarded, guarded_inputs, (8, 9), {'x': {0: Dim.AUTO}, 'y': {0: Dim.AUTO}}, [(6, 6), (10, 13)]),
     'pool': (Pool, pool_inputs, (2,), {'x': {0: Dim('batch')}}, [(1,), (3,)]),
 }
 
