@@ -85,7 +85,7 @@ static bool product(struct guard *g, int64_t *out)
 			*out = fine ? floor_quotient(*out, b) : 0;
 		} else if (take(g, "%")) {
 			fine = atom(g, &b) && b > 0;
-			*out = fine ? *out - b * floor_quotient(*out, b) : 0;
+			*out = fine ? *out % b + (*out % b < 0 ? b : 0) : 0;
 		} else if (take(g, "*")) {
 			fine = atom(g, &b) && mul_size(*out, b, out);
 		} else {
