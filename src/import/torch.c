@@ -317,9 +317,11 @@ static enum fs_status check_version(struct import *im, const json_t *program)
 	return FS_OK;
 }
 
-static enum fs_status import_scope(struct import *im, struct scope *s, const json_t *signature)
+static enum fs_status import_scope(struct import *im, struct scope *s, const json_t *program)
 {
+	const json_t *signature = json_object_get(json_object_get(program, "graph_module"), "signature");
 	TRY(bind_inputs(im, s, json_object_get(signature, "input_specs")));
+	TRY(guards_check(im, program));
 	TRY(import_nodes(im, s));
 	TRY(lacks_report(im));
 	return read_outputs(im, s, json_object_get(signature, "output_specs"));
@@ -331,10 +333,10 @@ static enum fs_status import_program(struct import *im, const json_t *program)
 	TRY(check_version(im, program));
 	if (graph == NULL)
 		return diag_set(im->diag, FS_INVALID, "no exported program: it has no 'graph_module' with a 'graph'");
-	im->guards = json_object_get(program, "guards_code");
 	im->ranges = json_object_get(program, "range_constraints");
+	TRY(dims_start(im));
 	struct scope s = { .graph = graph, .types = json_object_get(graph, "tensor_values") };
-	enum fs_status status = import_scope(im, &s, json_object_get(module, "signature"));
+	enum fs_status status = import_scope(im, &s, program);
 	scope_release(&s);
 	return status;
 }

@@ -86,7 +86,7 @@ struct import {
 	struct context *context;
 	struct graph *graph;
 	const struct import_options *options;
-	const json_t *ranges, *guards;
+	const json_t *ranges;
 	struct diag *diag;
 	VEC(struct value) values; /* [0] is none */
 	VEC(struct result) results; /* of the calls at work, outermost first */
@@ -209,14 +209,15 @@ struct node_id emit_wide(struct call *c, struct node_id x);
 
 /* A SymInt of the file: a number, or an expression over the symbols. */
 enum fs_status dims_read(struct import *im, const json_t *symint, int64_t *out);
-/* The value that the file's sym_int_values and sym_bool_values give for a name; false: none. */
+/* The value that the file's sym_int_values, sym_bool_values and sym_float_values give for a name; false: none. */
 bool dims_named(struct import *im, const json_t *graph, const char *name, struct value *out);
+/* Before the inputs: a --dim outside its range is an error. */
+enum fs_status dims_start(struct import *im);
 /* After the inputs: a size outside its range, or a --dim that names no symbol, is an error. */
 enum fs_status dims_finish(struct import *im, const struct scope *s);
 enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *out);
-
-/* After the inputs: a guard ("guards_code" of the file; NULL: none) that is false for their sizes is an error. */
-enum fs_status guards_check(struct import *im, const struct scope *s, const json_t *guards); /* torch_guards.c */
+/* Where --dim binds a size: what tracing took for granted of sizes ("guards_code") must hold (torch_guards.c). */
+enum fs_status guards_check(struct import *im, const json_t *program);
 
 /* --- values (torch_value.c) --- */
 

@@ -70,6 +70,8 @@ compile $guarded --dim s77=5
 err_has "$relies (16*L['x'].size()[0]) == (32*(L['x'].size()[0] // 2))"
 compile $guarded --dim s77=2
 err_has "$relies (L['x'].size()[0] // 2) != 1"
+compile tests/data/dims/branch/model.json --dim s6=9 # torch took the branch of even sizes; a strict export
+err_has "branch/model.json: the export does not hold for these sizes; it relies on: (L['flat_args'][0].size()[0] % 2) == 0"
 compile "$work/mlp.json" --target tpu
 err "--target 'tpu' is unknown; there are h100, h200, b200 and cpu"
 compile "$work/mlp.json" --reduce-dtype f16

@@ -148,12 +148,12 @@ static enum fs_status read_graph(const unsigned char *bytes, size_t size, struct
 }
 
 /* What is taken is a sound graph. */
-static enum fs_status read_torch(const unsigned char *bytes, size_t size, struct diag *d)
+static enum fs_status import_torch(const unsigned char *bytes, size_t size, const struct import_options *o, struct diag *d)
 {
 	struct context *c = context_create(NULL);
 	struct graph *g;
 	struct diag unused = { 0 };
-	enum fs_status status = torch_import((const char *)bytes, size, "t", NULL, c, &g, d);
+	enum fs_status status = torch_import((const char *)bytes, size, "t", o, c, &g, d);
 	if (status == FS_OK) {
 		if (graph_verify(g, &unused) != FS_OK)
 			BUG("an unsound graph: %s", unused.text);
@@ -161,6 +161,18 @@ static enum fs_status read_torch(const unsigned char *bytes, size_t size, struct
 	}
 	context_destroy(c);
 	return status;
+}
+
+static enum fs_status read_torch(const unsigned char *bytes, size_t size, struct diag *d)
+{
+	return import_torch(bytes, size, NULL, d);
+}
+
+/* With a size bound, which the conditions of the export are held to. */
+static enum fs_status read_torch_dims(const unsigned char *bytes, size_t size, struct diag *d)
+{
+	const struct import_dim dim = { "s6", 8 };
+	return import_torch(bytes, size, &(struct import_options){ .dims = &dim, .dim_count = 1 }, d);
 }
 
 static enum fs_status read_plan(const unsigned char *bytes, size_t size, struct diag *d)
@@ -222,6 +234,7 @@ static const struct reader readers[] = {
 	{ "graph", read_graph, NULL, { DATA "graph.json" } },
 	{ "torch", read_torch, NULL, { TORCH "mlp_training.json", TORCH "hops_training.json", TORCH "scaled_mm.json",
 				       TORCH "symbolic_dims.json" } },
+	{ "torch_dims", read_torch_dims, NULL, { "tests/data/dims/branch/model.json" } },
 	{ "plan", read_plan, repair_plan, { "tests/data/plan/model.json" } },
 	{ "tp_plan", read_tp_plan, NULL, { DATA "tp_plan.json" } },
 	{ "pt2", read_pt2, repair_zip, { TINY ".pt2" } },

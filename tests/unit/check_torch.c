@@ -202,6 +202,78 @@ START_TEST(dims_wrong)
 }
 END_TEST
 
+/* What tracing took for granted, of x [5, 6, 8]. */
+static struct imported import_guard(const char *guard, int64_t size)
+{
+	struct import_dim dim = { "s77", size };
+	struct import_options o = { .dims = &dim, .dim_count = size > 0 };
+	json_t *program = load(DATA "symbolic_dims.json");
+	json_object_set_new(program, "guards_code", json_pack("[s,s]", "L['x'].size()[2] == 8", guard));
+	char *text = json_dumps(program, 0);
+	struct imported r = import_bytes(text, strlen(text), &o);
+	free(text);
+	json_decref(program);
+	return r;
+}
+
+START_TEST(guards)
+{
+	static const struct { const char *text; enum { HOLDS, FAILS, UNKNOWN } want; } rows[] = {
+		{ "L['x'].size()[0] > 4", HOLDS },
+		{ "L['x'].size()[0] != 5", FAILS },
+		{ "(L['x'].size()[0] % 2) == 0", FAILS },
+		{ "((6*L['x'].size()[0]) % 10) == 0", HOLDS },
+		{ "L['flat_args'][0].size()[0] - L['x'].size()[1] - 1 == -2", HOLDS },
+		{ "-7 // 2 == -4 and (-7) % 3 == 2", HOLDS },
+		{ "2 + 3*2**2 == 14 and 7 / 2 == 3.5", HOLDS },
+		{ "1 <= L['x'].size()[0] < 6 != 7", HOLDS },
+		{ "1 < 3 < 2", FAILS },
+		{ "1 == 2 or not (1 == 2 and 1 == 1)", HOLDS },
+		{ "1 == 1 or 1 == 2 and 1 == 2", HOLDS },
+		{ "math.trunc(0.5*torch.sym_float(L['x'].size()[0])) == 2", HOLDS },
+		{ "math.ceil(0.5*float(L['x'].size()[0])) == max(3, 1, min(2, 9))", HOLDS },
+		{ "math.floor(torch._sym_sqrt(L['x'].size()[0])) == 2", HOLDS },
+		{ "math.trunc(0.29*float(100)) == 28", HOLDS }, /* in doubles, as Python */
+		{ "L['x'].size()[0] // (5 - L['x'].size()[0]) == 1", UNKNOWN },
+		{ "L['y'].size()[0] == 1", UNKNOWN },
+		{ "L['x'].size()[9] == 1", UNKNOWN },
+		{ "L['flat_args'][1].size()[0] == 1", UNKNOWN },
+		{ "isprime(L['x'].size()[0])", UNKNOWN },
+		{ "L['x'].size()[0] == 5 5", UNKNOWN },
+		{ "", UNKNOWN },
+	};
+	static const char *const says[] = { NULL, "the export does not hold for these sizes; it relies on: ",
+					    "is not known; it relies on: " };
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct imported r = import_guard(rows[i].text, 5);
+		ck_assert_msg((r.status == FS_OK) == (rows[i].want == HOLDS), "%s: %s", rows[i].text, r.diag.text);
+		if (rows[i].want != HOLDS)
+			ck_assert_msg(strstr(r.diag.text, says[rows[i].want]) != NULL, "%s: %s", rows[i].text, r.diag.text);
+		imported_release(&r);
+	}
+	struct imported r = import_guard("isprime(L['x'].size()[0])", 0); /* the sizes of the export itself */
+	ck_assert_msg(r.status == FS_OK, "%s", r.diag.text);
+	imported_release(&r);
+}
+END_TEST
+
+/* Deep nesting is refused, not a full stack. */
+START_TEST(guards_deep)
+{
+	char text[2048];
+	memset(text, '(', 1000);
+	memset(text + 1000, '\0', 1);
+	struct imported r = import_guard(text, 5);
+	ck_assert_int_eq(r.status, FS_UNSUPPORTED);
+	imported_release(&r);
+	for (size_t i = 0; i < 1000; i += 4)
+		memcpy(text + i, i % 8 == 0 ? "not " : " -- ", 4);
+	r = import_guard(text, 5);
+	ck_assert_int_eq(r.status, FS_UNSUPPORTED);
+	imported_release(&r);
+}
+END_TEST
+
 /* Which branch is taken hangs on the size bound. */
 START_TEST(dims_branch)
 {
@@ -235,6 +307,9 @@ START_TEST(expressions)
 		{ "Pow(Integer(2), Integer(5))", 32 },
 		{ "Max(Integer(3), Integer(32), Mod(Integer(7), Integer(4)))", 32 },
 		{ "floor(Mul(Rational(-65, 2), Integer(-1)))", 32 },
+		{ "TruncToInt(Mul(Float('0.65000000000000002', precision=53), ToFloat(Integer(50))))", 32 },
+		{ "TruncToInt(FloatPow(ToFloat(Integer(1025)), Float('0.5', precision=53)))", 32 },
+		{ "CeilToInt(IntTrueDiv(Integer(63), Integer(2)))", 32 },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		json_t *program = load(DATA "mlp_training.json");
@@ -256,6 +331,9 @@ START_TEST(expressions_wrong)
 		{ "FloorDiv(Integer(1), Integer(0))", "FloorDiv has no value here, or one too large" },
 		{ "Pow(Integer(9), Integer(60))", "Pow has no value here, or one too large" },
 		{ "Add(Integer(1)", "'' is not understood" },
+		{ "Float('0.5', precision=53)", "it is no integer" },
+		{ "Float('', precision=53)", "'', precision=53)' is not understood" },
+		{ "IntTrueDiv(Integer(1), Integer(0))", "IntTrueDiv has no value here, or one too large" },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		char want[256];
@@ -323,6 +401,8 @@ int main(void)
 	tcase_add_test(t, dims_hints);
 	tcase_add_test(t, dims_bound);
 	tcase_add_test(t, dims_wrong);
+	tcase_add_test(t, guards);
+	tcase_add_test(t, guards_deep);
 	tcase_add_test(t, dims_branch);
 	tcase_add_test(t, expressions);
 	tcase_add_test(t, expressions_wrong);
