@@ -36,6 +36,8 @@ void mesh_coords(const struct mesh *m, int64_t rank, int32_t coord[MAX_AXES]);
 
 enum part_kind { PART_SHARD, PART_SUM, PART_MAX, PART_MIN };
 struct part { uint8_t axis, kind, dim; };
+/* May ranks hold parts of numbers of this type that are joined in this way? Of fp8 codes and sums of bools: no. */
+bool part_joins(enum part_kind kind, enum dtype t);
 
 /*
  * What a mesh does with a value: parts by axis; axes not named replicate.  Parts that shard one dim

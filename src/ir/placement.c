@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool part_joins(enum part_kind kind, enum dtype t)
+{
+	enum dtype_class class = dtype_class(t);
+	return class == DC_FLOAT || class == DC_INT || (class == DC_BOOLEAN && kind != PART_SUM);
+}
+
 /* --- mesh --- */
 
 static const char *skip_space(const char *s)

@@ -493,7 +493,9 @@ static bool factor_label(const struct rule *r, int value, const int64_t *dims, i
 	return true;
 }
 
-static bool factor_labels(const struct rule *r, const int64_t (*shape)[MAX_RANK], int f, int32_t ranks, label *out)
+/* t: of the result. */
+static bool factor_labels(const struct rule *r, const int64_t (*shape)[MAX_RANK], int f, int32_t ranks, enum dtype t,
+			  label *out)
 {
 	const struct rule_factor *factor = &r->factor[f];
 	int result = r->values - 1;
@@ -504,7 +506,7 @@ static bool factor_labels(const struct rule *r, const int64_t (*shape)[MAX_RANK]
 			return false;
 	if (out[result] != LABEL_R)
 		return true;
-	if (factor->reduce == PART_SHARD)
+	if (factor->reduce == PART_SHARD || !part_joins((enum part_kind)factor->reduce, t))
 		return false;
 	out[result] = (label)(LABEL_SUM + factor->reduce - PART_SUM);
 	return true;
@@ -553,6 +555,7 @@ void op_strategies(const struct graph *g, struct node_id n, const int64_t (*shap
 		   bool exact, struct arena *scratch, struct strategies *out)
 {
 	struct rule rule[MAX_ALTERNATIVES];
+	enum dtype t = (enum dtype)graph_type(g, n)->dtype;
 	int rules = 0, room = 1 + 3 + 1; /* R, three P, one that keep_strategy() drops */
 	while (rules < MAX_ALTERNATIVES && op_rule(g, n, shape, rules, scratch, &rule[rules]))
 		room += rule[rules++].factors;
@@ -563,7 +566,7 @@ void op_strategies(const struct graph *g, struct node_id n, const int64_t (*shap
 	uniform_strategy(out, LABEL_R, 0);
 	for (int r = 0; r < rules; r++)
 		for (int f = 0; f < rule[r].factors; f++)
-			if (factor_labels(&rule[r], shape, f, size, next_strategy(out)))
+			if (factor_labels(&rule[r], shape, f, size, t, next_strategy(out)))
 				keep_strategy(out, true);
 	partial_strategies(out, graph_op(g, n), exact);
 }

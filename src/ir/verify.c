@@ -99,13 +99,11 @@ static enum fs_status check_type(struct verifier *v, struct node_id n)
 static enum fs_status check_part(const struct verifier *v, struct node_id n, const struct part *p)
 {
 	const struct type *t = graph_type(v->graph, n);
-	enum dtype_class class = dtype_class((enum dtype)t->dtype);
-	bool can_reduce = class == DC_FLOAT || class == DC_INT || (class == DC_BOOLEAN && p->kind != PART_SUM);
 	if (p->axis >= v->mesh->count || p->kind > PART_MIN)
 		return verify_fail(v, n, "the placement has an axis or a kind that there is not");
 	if (p->kind == PART_SHARD && p->dim >= t->rank)
 		return verify_fail(v, n, "the placement shards dim %d of %d", p->dim, t->rank);
-	if (p->kind != PART_SHARD && !can_reduce) {
+	if (p->kind != PART_SHARD && !part_joins((enum part_kind)p->kind, (enum dtype)t->dtype)) {
 		char type[256];
 		type_text(t, v->mesh, type, sizeof(type));
 		return verify_fail(v, n, "no value of this type is partial in this way: %s", type);
