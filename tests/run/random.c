@@ -107,19 +107,34 @@ static int random_mesh(struct rng *r, FILE *f, int32_t size[3])
 	return axes;
 }
 
-/* Where a source or an output lives: each axis names a dim, R, or nothing. */
-static void random_place(struct rng *r, FILE *f, int axes, const char *name, const struct type *t)
+/* A long dim where there is one, mostly. */
+static int random_dim(struct rng *r, const struct type *t)
 {
+	for (int i = 0; i < t->rank; i++)
+		if (t->dim[i] >= LONG_DIM && rng_chance(r, 85))
+			return i;
+	return (int)rng_below(r, t->rank);
+}
+
+/* Where a source or an output lives: each axis names a dim, R, or nothing. Says so where shards are uneven. */
+static void random_place(struct rng *r, FILE *f, int axes, const int32_t *size, const char *name, const struct type *t)
+{
+	int64_t ranks[MAX_RANK] = { 0 };
 	static const char *const names[] = { "dp", "cp", "tp" };
 	char text[128] = "";
 	for (int a = 0; a < axes; a++) {
 		size_t used = strlen(text);
 		const char *axis = names[a + 3 - axes], *comma = used > 0 ? "," : "";
-		if (t->rank > 0 && rng_chance(r, 45))
-			snprintf(text + used, sizeof(text) - used, "%s%s:S(%d)", comma, axis, (int)rng_below(r, t->rank));
-		else if (rng_chance(r, 15))
+		if (t->rank > 0 && rng_chance(r, 45)) {
+			int dim = random_dim(r, t);
+			ranks[dim] = (ranks[dim] > 0 ? ranks[dim] : 1) * size[a];
+			snprintf(text + used, sizeof(text) - used, "%s%s:S(%d)", comma, axis, dim);
+		} else if (rng_chance(r, 15))
 			snprintf(text + used, sizeof(text) - used, "%s%s:R", comma, axis);
 	}
+	for (int i = 0; i < t->rank; i++)
+		if (ranks[i] > 0 && t->dim[i] % ranks[i] != 0)
+			printf("uneven\n");
 	if (text[0] != '\0')
 		fprintf(f, "--place\n%s=%s\n", name, text);
 }
@@ -145,12 +160,12 @@ static void write_arguments(const struct program *p, const bool *reached, const 
 	int axes = random_mesh(&r, f, size);
 	for (uint32_t i = 0; i < p->values.count; i++)
 		if (reached[i] && is_source(&p->values.items[i]) && rng_chance(&r, 70))
-			random_place(&r, f, axes, name_of(&p->values.items[i]), &p->values.items[i].type);
+			random_place(&r, f, axes, size, name_of(&p->values.items[i]), &p->values.items[i].type);
 	for (uint32_t i = 0; i < p->outputs.count; i++)
 		if (rng_chance(&r, 30)) {
 			char name[16];
 			snprintf(name, sizeof(name), "y%u", i);
-			random_place(&r, f, axes, name, &value_at(p, p->outputs.items[i])->type);
+			random_place(&r, f, axes, size, name, &value_at(p, p->outputs.items[i])->type);
 		}
 	write_common(p, f, axes);
 	fprintf(f, "--target\n%s\n", rng_chance(&r, 50) ? "cpu" : "h100");

@@ -25,6 +25,7 @@ bool rng_chance(struct rng *r, int percent);
 /* --- programs --- */
 
 #define MOST_IN 8
+#define LONG_DIM 64 /* of these, contracted dims are sharded more often */
 
 /* DATA_SMALL: whole numbers in [-3, 3]. DATA_INDEX: in [0, index). DATA_SPECIAL: with NaN, infinities, -0. */
 enum data_kind { DATA_SMALL, DATA_FRACTION, DATA_SPECIAL, DATA_INDEX };

@@ -34,12 +34,14 @@ show() {
 
 seed=$first
 while [ "$seed" -lt $((first + count)) ]; do
-	if "$build/run/random" "$seed" "$work" >"$work/log" 2>&1 && run whole && run sharded &&
+	if "$build/run/random" "$seed" "$work" >"$work/made" 2>"$work/log" && run whole && run sharded &&
 		"$build/run/random" "$seed" "$work/whole.safetensors" "$work/sharded.safetensors" >"$work/log" 2>&1
 	then
 		passed=$((passed + 1))
 		cat "$work/log" >>"$work/outputs"
-		"$build/fp8shard" show "$work/sharded.json" >>"$work/plans"
+		"$build/fp8shard" show "$work/sharded.json" >"$work/plan"
+		sort -u "$work/made" "$work/plan" | awk '/^uneven$|^  (all|reduce)_/ && !seen[$1]++ { print $1 }' >>"$work/moves"
+		awk '$2 == "=" { print $3 }' "$work/graph.ir" >>"$work/ops"
 	elif grep -q 'matches no parameter' "$work/log"; then
 		skipped=$((skipped + 1)) # folding has left nothing of what was to be placed
 	else
@@ -47,12 +49,14 @@ while [ "$seed" -lt $((first + count)) ]; do
 	fi
 	seed=$((seed + 1))
 done
-touch "$work/plans" "$work/outputs"
-moves=
-for kind in all_gather reduce_scatter all_reduce all_to_all; do
-	moves="$moves, $(grep -c "^  $kind " "$work/plans") $kind"
+touch "$work/moves" "$work/outputs" "$work/ops"
+with=
+for kind in all_gather reduce_scatter all_reduce all_to_all uneven; do
+	with="$with, $(grep -cx $kind "$work/moves") with $kind"
 done
-awk -v moves="$moves" '{ bits += $1; all += $3 } END { print "random programs: " bits " of " all " outputs bit for bit" moves }' "$work/outputs"
+kinds=$(sort -u "$work/ops" | grep -c .)
+awk -v with="$with" -v kinds="$kinds" '{ bits += $1; all += $3 }
+	END { print "random programs: " bits " of " all " outputs bit for bit, " kinds " kinds of ops" with }' "$work/outputs"
 [ "$skipped" -eq 0 ] || echo "skipped: $skipped programs, of which folding left less than was to be placed"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -397,6 +397,25 @@ static double cast_err(const struct value *x)
 	return x->err > 0 ? x->most / 8 : 0;
 }
 
+/* Over a dim so long that sums of parts cost less to move than the operands. */
+static bool make_long_product(struct program *p)
+{
+	struct attrs attrs = { 0 };
+	enum dtype t = some_float(p);
+	int64_t k = LONG_DIM << rng_below(&p->rng, 3);
+	int64_t a[2] = { 4 + rng_below(&p->rng, 5), k }, b[2] = { k, 4 + rng_below(&p->rng, 5) };
+	enum data_kind kind = rng_chance(&p->rng, 70) ? DATA_SMALL : DATA_FRACTION;
+	int in[2] = { new_source(p, t, 2, a, kind, 0), new_source(p, t, 2, b, kind, 0) };
+	attrs_string(&attrs, ATTR_EQ, "ab,bc->ac");
+	int at = in[0] < 0 || in[1] < 0 ? -1 : add_op(p, OP_MATMUL, 2, in, &attrs);
+	if (at < 0)
+		return false;
+	const struct value x = *value_at(p, in[0]), y = *value_at(p, in[1]);
+	value_at(p, at)->whole = x.whole && y.whole;
+	sum_facts(p, at, k, x.most * y.most, 0);
+	return true;
+}
+
 /* x [.., K] times a parameter [N, K] or [K, N]: what fp8 recipes take. */
 static bool make_linear(struct program *p)
 {
@@ -569,6 +588,7 @@ static bool make_norm(struct program *p)
 const struct maker math_makers[] = {
 	{ "unary", make_unary, 14 },	 { "test", make_test, 3 },   { "binary", make_binary, 22 }, { "where", make_where, 4 },
 	{ "sum", make_sum, 8 },		 { "reduce", make_reduce, 9 }, { "cumsum", make_cumsum, 3 }, { "matmul", make_matmul, 16 },
+	{ "long_product", make_long_product, 14 },
 	{ "linear", make_linear, 14 },	 { "sdpa", make_sdpa, 5 },   { "softmax", make_softmax, 4 }, { "norm", make_norm, 5 },
 };
 const int math_maker_count = COUNT(math_makers);
