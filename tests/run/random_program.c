@@ -92,7 +92,10 @@ struct value *value_at(const struct program *p, int v)
 
 void attrs_dims(struct program *p, struct attrs *a, enum attr_key k, const int64_t *dims, int count)
 {
-	attrs_ints(a, k, arena_copy(&p->arena, dims, sizeof(*dims) * (size_t)(count + 1)), count);
+	int64_t *kept = arena_array(&p->arena, (size_t)count + 1, sizeof(*kept));
+	if (count > 0)
+		memcpy(kept, dims, sizeof(*kept) * (size_t)count);
+	attrs_ints(a, k, kept, count);
 }
 
 #define MOST_ELEMENTS 6000
