@@ -2,6 +2,7 @@
 #include "plan_check.h"
 #include "host.h"
 #include "output.h"
+#include "plan_file.h"
 #include "session.h"
 
 #include <getopt.h>
@@ -144,21 +145,6 @@ struct job {
 	struct host_tensors outputs;
 	double *seconds; /* by step */
 };
-
-static enum fs_status read_plan(struct job *j, struct diag *d)
-{
-	struct file f;
-	char *text;
-	TRY(file_open(&f, j->options->plan, d));
-	int64_t size = f.size;
-	enum fs_status status = file_read_text(&f, 0, size, &text, d);
-	file_close(&f);
-	if (status != FS_OK)
-		return status;
-	status = plan_read(text, (size_t)size, j->options->plan, &j->plan, d);
-	free(text);
-	return status;
-}
 
 /* What stands for the weights' files in messages. */
 static void name_origin(struct job *j)
@@ -465,7 +451,7 @@ static enum fs_status do_job(struct job *j, bool *passed, struct diag *d)
 {
 	const struct options *o = j->options;
 	*passed = true;
-	TRY(read_plan(j, d));
+	TRY(plan_open(o->plan, &j->plan, d));
 	TRY(open_files(j, d));
 	TRY(check_outputs(j, d));
 	TRY(cpu_blas_load(d));

@@ -3,6 +3,7 @@
 #include "file.h"
 #include "lower.h"
 #include "output.h"
+#include "plan_file.h"
 #include "show.h"
 
 #include <errno.h>

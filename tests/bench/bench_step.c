@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "kernels.h"
+#include "plan_file.h"
 #include "session.h"
 
 enum { T = 1024, H = 1024, F = 4096, RANKS = 2, TURNS = 7, STEPS = 3 };
@@ -149,24 +150,11 @@ static void compile(const char *self, const char *recipe)
 		give_up("fp8shard compile failed");
 }
 
-static struct plan *load_plan(const char *path)
-{
-	struct diag d = { .status = FS_OK };
-	struct plan *p;
-	struct file f;
-	char *text;
-	must(file_open(&f, path, &d), &d);
-	must(file_read_text(&f, 0, f.size, &text, &d), &d);
-	must(plan_read(text, (size_t)f.size, path, &p, &d), &d);
-	file_close(&f);
-	free(text);
-	return p;
-}
-
 static void step_init(struct step *s, const char *recipe)
 {
 	struct diag d = { .status = FS_OK };
-	*s = (struct step){ .plan = load_plan(path_of(recipe)), .best = INFINITY, .torch = INFINITY };
+	*s = (struct step){ .best = INFINITY, .torch = INFINITY };
+	must(plan_open(path_of(recipe), &s->plan, &d), &d);
 	must(weights_add(&s->weights, path_of("w.safetensors"), &d), &d);
 	must(params_find(s->plan, &s->weights, "w", &s->params, &d), &d);
 	must(safetensors_open(&s->input, path_of("x.safetensors"), &d), &d);

@@ -5,9 +5,8 @@
  *
  * Floats are in [-1, 1), the same for the same names and shapes.
  */
-#include "file.h"
 #include "fold_element.h"
-#include "plan.h"
+#include "plan_file.h"
 #include "safetensors.h"
 
 #include <stdlib.h>
@@ -68,19 +67,6 @@ static enum fs_status write_data(const struct plan *p, const char *weights, cons
 	return write_list(&given, inputs, d) != FS_OK ? d->status : status;
 }
 
-static enum fs_status open_plan(const char *path, struct plan **out, struct diag *d)
-{
-	struct file f;
-	char *text;
-	TRY(file_open(&f, path, d));
-	enum fs_status status = file_read_text(&f, 0, f.size, &text, d);
-	if (status == FS_OK)
-		status = plan_read(text, (size_t)f.size, path, out, d);
-	free(text);
-	file_close(&f);
-	return status;
-}
-
 int main(int argc, char **argv)
 {
 	struct diag d = { 0 };
@@ -89,7 +75,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: data PLAN WEIGHTS INPUTS [BOUND]\n");
 		return 2;
 	}
-	if (open_plan(argv[1], &p, &d) == FS_OK)
+	if (plan_open(argv[1], &p, &d) == FS_OK)
 		write_data(p, argv[2], argv[3], argc > 4 ? strtoull(argv[4], NULL, 10) : 2, &d);
 	plan_destroy(p);
 	if (d.status != FS_OK)

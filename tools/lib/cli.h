@@ -83,7 +83,6 @@ enum fs_status report_write(const char *path, const char *input, const struct co
 
 /* --- cli_explain.c, cli_diff.c --- */
 
-enum fs_status plan_open(const char *path, struct plan **out, struct diag *d);
 /* Why the collectives of plan `path` are there: those that `about` names, or all (NULL). */
 enum fs_status explain_plan(const char *path, const char *about, bool json, FILE *out, struct diag *d);
 /* The collectives of two plans, side by side. */

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "explain.h"
 #include "next_best.h"
+#include "plan_file.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,26 +1,13 @@
 /* explain: why the collectives of a plan are there. */
 #include "cli.h"
 #include "explain.h"
-#include "file.h"
 #include "next_best.h"
 #include "pattern.h"
+#include "plan_file.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum fs_status plan_open(const char *path, struct plan **out, struct diag *d)
-{
-	struct file f;
-	char *text;
-	TRY(file_open(&f, path, d));
-	enum fs_status status = file_read_text(&f, 0, f.size, &text, d);
-	if (status == FS_OK)
-		status = plan_read(text, (size_t)f.size, path, out, d);
-	free(text);
-	file_close(&f);
-	return status;
-}
 
 /* --- the compile that made the plan, once more, up to where placement is chosen --- */
 
