@@ -288,15 +288,6 @@ static void trace_on(struct tracer *t, struct side *s, struct node_id from)
 
 /* --- what an op needs --- */
 
-static label label_on(const struct placement *p, int axis)
-{
-	static const label partial[] = { [PART_SUM] = LABEL_SUM, [PART_MAX] = LABEL_MAX, [PART_MIN] = LABEL_MIN };
-	int i = placement_find(p, axis);
-	if (i < 0)
-		return LABEL_R;
-	return p->at[i].kind == PART_SHARD ? LABEL_S(p->at[i].dim) : partial[p->at[i].kind];
-}
-
 /* Shape of a value over all axes but one. */
 static void shape_without(const struct graph *g, struct node_id n, int axis, int64_t *out)
 {
@@ -337,7 +328,7 @@ static const char *needs_text(struct tracer *t, struct node_id user, struct node
 	for (int k = 0; k < graph_node(g, user)->count; k++)
 		for (int axis = 0; axis < context_mesh(g->context)->count; axis++)
 			if (node_same(graph_operand(g, user, k), x) && (t->axes >> axis & 1) &&
-			    !can_take(g, user, k, axis, label_on(made, axis)))
+			    !can_take(g, user, k, axis, label_of(made, axis)))
 				return arena_printf(t->arena, "%s takes no %s here", op_text(graph_op(g, user)),
 						    placement_on(g, made, 1u << axis, t->arena));
 	return NULL;

@@ -49,6 +49,8 @@ typedef uint8_t label;
 #define LABEL_MIN 3
 #define LABEL_S(dim) ((label)(4 + (dim)))
 #define LABEL_COUNT (4 + MAX_RANK)
+/* What axis `axis` does with a placement. */
+label label_of(const struct placement *p, int axis);
 
 /* One way to run an op on an axis: labels of operands, then of the result; the share of the work of a rank. */
 struct strategies {

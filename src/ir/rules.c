@@ -458,6 +458,19 @@ bool op_rule(const struct graph *g, struct node_id n, const int64_t (*shape)[MAX
 
 #define MAX_ALTERNATIVES 2
 
+label label_of(const struct placement *p, int axis)
+{
+	int i = placement_find(p, axis);
+	if (i < 0)
+		return LABEL_R;
+	switch (p->at[i].kind) {
+	case PART_SUM: return LABEL_SUM;
+	case PART_MAX: return LABEL_MAX;
+	case PART_MIN: return LABEL_MIN;
+	default: return LABEL_S(p->at[i].dim);
+	}
+}
+
 static int64_t ceil_div(int64_t a, int64_t b)
 {
 	return (a + b - 1) / b;

@@ -130,23 +130,6 @@ static enum fs_status check_form(const struct verifier *v, struct node_id n)
 
 /* --- placements: what an op allows --- */
 
-label verify_label(const struct placement *p, int axis)
-{
-	int i = placement_find(p, axis);
-	if (i < 0)
-		return LABEL_R;
-	switch (p->at[i].kind) {
-	case PART_SUM:
-		return LABEL_SUM;
-	case PART_MAX:
-		return LABEL_MAX;
-	case PART_MIN:
-		return LABEL_MIN;
-	default:
-		return LABEL_S(p->at[i].dim);
-	}
-}
-
 /* below[a]: axes that nest inside a on the dim that both shard. */
 static void add_nesting(const struct placement *p, uint32_t below[MAX_AXES])
 {
@@ -194,7 +177,7 @@ static enum fs_status check_axis(struct verifier *v, struct node_id n, int axis,
 	int values = graph_node(v->graph, n)->count + 1;
 	label *labels = arena_array(&v->scratch, (size_t)values, sizeof(*labels)), any = LABEL_R;
 	for (int k = 0; k < values; k++)
-		any |= labels[k] = verify_label(&verify_type(v, n, k)->place, axis);
+		any |= labels[k] = label_of(&verify_type(v, n, k)->place, axis);
 	if (any == LABEL_R)
 		return FS_OK;
 	int64_t(*shape)[MAX_RANK] = arena_array(&v->scratch, (size_t)values, sizeof(*shape));

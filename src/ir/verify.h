@@ -19,7 +19,6 @@ enum fs_status verify_fail(const struct verifier *v, struct node_id n, const cha
 enum fs_status verify_fail_axis(const struct verifier *v, struct node_id n, int axis, const char *why);
 /* The type of operand k; of the result where k is the number of operands. */
 const struct type *verify_type(const struct verifier *v, struct node_id n, int k);
-label verify_label(const struct placement *p, int axis);
 
 /* --- verify_moves.c --- */
 

@@ -68,7 +68,7 @@ static bool remove_partial(struct placement *p, uint32_t axes, label kind)
 	for (int axis = 0; axis < MAX_AXES; axis++) {
 		if (!(axes >> axis & 1))
 			continue;
-		if (verify_label(p, axis) != kind)
+		if (label_of(p, axis) != kind)
 			return false;
 		placement_set(p, axis, NULL);
 	}
@@ -141,7 +141,7 @@ static enum fs_status verify_reshard(const struct verifier *v, struct node_id n)
 {
 	const struct placement *to = graph_placement(v->graph, n), *from = place_of(v, n, 0);
 	for (int i = 0; i < to->count; i++)
-		if (to->at[i].kind != PART_SHARD && verify_label(from, to->at[i].axis) != verify_label(to, to->at[i].axis))
+		if (to->at[i].kind != PART_SHARD && label_of(from, to->at[i].axis) != label_of(to, to->at[i].axis))
 			return cannot(v, n, "a value cannot be made partial");
 	return expect(v, n, to);
 }
@@ -187,7 +187,7 @@ static enum fs_status verify_scale(const struct verifier *v, struct node_id n)
  */
 static bool scales_fit(const struct type *scale, const struct type *of, int axis)
 {
-	label s = verify_label(&scale->place, axis), x = verify_label(&of->place, axis);
+	label s = label_of(&scale->place, axis), x = label_of(&of->place, axis);
 	if (s != LABEL_R)
 		return s == x && s >= LABEL_S(0);
 	if (scale->rank == 0 || x < LABEL_S(0))
@@ -262,8 +262,8 @@ static enum fs_status verify_scaled_matmul(const struct verifier *v, struct node
 	struct equation e;
 	equation_of(v, n, &e);
 	for (int axis = 0; axis < v->mesh->count; axis++) {
-		label a = verify_label(place_of(v, n, 0), axis), b = verify_label(place_of(v, n, 1), axis), made;
-		if (!product_label(&e, a, b, &made) || made != verify_label(&graph_type(v->graph, n)->place, axis))
+		label a = label_of(place_of(v, n, 0), axis), b = label_of(place_of(v, n, 1), axis), made;
+		if (!product_label(&e, a, b, &made) || made != label_of(&graph_type(v->graph, n)->place, axis))
 			return verify_fail_axis(v, n, axis, "no rule allows the placements");
 	}
 	for (int k = 2; k < graph_node(v->graph, n)->count; k++)
@@ -288,12 +288,12 @@ static enum fs_status verify_post_scale(const struct verifier *v, struct node_id
 	struct equation e;
 	equation_of(v, n, &e);
 	for (int axis = 0; axis < v->mesh->count; axis++) {
-		label acc = verify_label(place_of(v, n, 0), axis);
+		label acc = label_of(place_of(v, n, 0), axis);
 		bool fits = acc != LABEL_MAX && acc != LABEL_MIN;
 		for (int k = 1; k <= 2; k++)
-			fits = fits && post_scale_fits(&e, verify_type(v, n, k), k - 1, acc, verify_label(place_of(v, n, k), axis));
+			fits = fits && post_scale_fits(&e, verify_type(v, n, k), k - 1, acc, label_of(place_of(v, n, k), axis));
 		if (graph_node(v->graph, n)->count == 4)
-			fits = fits && verify_label(place_of(v, n, 3), axis) == acc;
+			fits = fits && label_of(place_of(v, n, 3), axis) == acc;
 		if (!fits)
 			return verify_fail_axis(v, n, axis, "no rule allows the placements");
 	}

@@ -24,19 +24,6 @@
 
 #define MAX_SWEEPS 8
 
-label label_of(const struct placement *p, int axis)
-{
-	int i = placement_find(p, axis);
-	if (i < 0)
-		return LABEL_R;
-	switch (p->at[i].kind) {
-	case PART_SUM: return LABEL_SUM;
-	case PART_MAX: return LABEL_MAX;
-	case PART_MIN: return LABEL_MIN;
-	default: return LABEL_S(p->at[i].dim);
-	}
-}
-
 /* Before an axis is solved: sources as their types say, all else replicated. */
 static void labels_init(struct solver *s, int axis)
 {

@@ -30,9 +30,6 @@ struct solver {
 	struct solve_stats stats;
 };
 
-/* What axis `axis` does with a placement. */
-label label_of(const struct placement *p, int axis);
-
 /* Is the value, made under `produced` on this axis, not to be taken under `to`? */
 static inline bool is_forbidden(const struct solver *s, struct node_id n, int axis, label produced, label to)
 {
