@@ -166,6 +166,15 @@ bool *graph_reached(const struct graph *g)
 	return reached;
 }
 
+void graph_collectives(const struct graph *g, node_list *out)
+{
+	bool *reached = graph_reached(g);
+	for (uint32_t i = 1; i < g->nodes.count; i++)
+		if (reached[i] && op_is_collective((enum op)g->nodes.items[i].op))
+			*vec_push(out) = (struct node_id){ i };
+	free(reached);
+}
+
 struct uses uses_make(const struct graph *g)
 {
 	struct uses u = { calloc(g->nodes.count + 2, sizeof(*u.first)), calloc(g->operands.count + 1, sizeof(*u.at)) };

@@ -248,6 +248,9 @@ void graph_output(struct graph *g, const struct output *o);
 
 /* reached[id]: some output hangs on it. Caller frees. */
 bool *graph_reached(const struct graph *g);
+/* The collectives that are reached, in order, behind what the list has. */
+typedef VEC(struct node_id) node_list;
+void graph_collectives(const struct graph *g, node_list *out);
 
 /* Use lists, made on request: users of n are at[first[n] .. first[n + 1]); an output is no user. */
 struct uses { uint32_t *first; struct node_id *at; };

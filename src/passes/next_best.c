@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct plan_price plan_price(const struct machine *m, const struct graph *g)
+static struct plan_price price_of(const struct machine *m, const struct graph *g)
 {
 	struct plan_price p = { graph_price(m, g), 0 };
-	bool *reached = graph_reached(g);
-	for (uint32_t i = 1; i < g->nodes.count; i++)
-		if (reached[i] && op_is_collective(graph_op(g, (struct node_id){ i })))
-			p.bytes += collective_bytes(g, (struct node_id){ i });
-	free(reached);
+	node_list moves = { 0 };
+	graph_collectives(g, &moves);
+	for (uint32_t i = 0; i < moves.count; i++)
+		p.bytes += collective_bytes(g, moves.items[i]);
+	vec_release(&moves);
 	return p;
 }
 
@@ -62,12 +62,8 @@ enum fs_status search_start(struct search *s, const struct graph *g, const struc
 	*s = (struct search){ .g = g, .c = c };
 	TRY(machine_find(c->target, &s->machine, d));
 	TRY(place_again(s, &(struct forbidden){ 0 }, &s->best, d));
-	s->price = plan_price(s->machine, s->best);
-	bool *reached = graph_reached(s->best);
-	for (uint32_t i = 1; i < s->best->nodes.count; i++)
-		if (reached[i] && op_is_collective(graph_op(s->best, (struct node_id){ i })))
-			*vec_push(&s->collectives) = (struct node_id){ i };
-	free(reached);
+	s->price = price_of(s->machine, s->best);
+	graph_collectives(s->best, &s->collectives);
 	return FS_OK;
 }
 
@@ -91,11 +87,11 @@ typedef VEC(const char *) text_list;
 
 static void list_moves(const struct graph *g, struct arena *a, text_list *out)
 {
-	bool *reached = graph_reached(g);
-	for (uint32_t i = 1; i < g->nodes.count; i++)
-		if (reached[i] && op_is_collective(graph_op(g, (struct node_id){ i })))
-			*vec_push(out) = move_text(g, (struct node_id){ i }, a);
-	free(reached);
+	node_list moves = { 0 };
+	graph_collectives(g, &moves);
+	for (uint32_t i = 0; i < moves.count; i++)
+		*vec_push(out) = move_text(g, moves.items[i], a);
+	vec_release(&moves);
 }
 
 /* Takes one that is equal off the list. */
@@ -158,11 +154,13 @@ typedef VEC(struct amount) amount_list;
 
 static void list_amounts(const struct graph *g, amount_list *out)
 {
-	for (uint32_t i = 1; i < g->nodes.count; i++) {
-		struct node_id n = { i };
-		if (op_is_collective(graph_op(g, n)))
-			*vec_push(out) = (struct amount){ graph_op(g, n), (uint32_t)graph_int(g, n, ATTR_AXES, 0), collective_bytes(g, n) };
+	node_list moves = { 0 };
+	graph_collectives(g, &moves);
+	for (uint32_t i = 0; i < moves.count; i++) {
+		struct node_id n = moves.items[i];
+		*vec_push(out) = (struct amount){ graph_op(g, n), (uint32_t)graph_int(g, n, ATTR_AXES, 0), collective_bytes(g, n) };
 	}
+	vec_release(&moves);
 	if (out->count > 0)
 		qsort(out->items, out->count, sizeof(*out->items), by_amount);
 }
@@ -180,11 +178,12 @@ static bool same_amounts(const struct graph *a, const struct graph *b)
 	return same;
 }
 
-static bool has_tag(const struct graph *g, const char *tag)
+/* Does the best move what the tag says? */
+static bool has_tag(const struct search *s, const char *tag)
 {
-	for (uint32_t i = 1; i < g->nodes.count; i++) {
-		const char *source = graph_prov(g, (struct node_id){ i })->source;
-		if (op_is_collective(graph_op(g, (struct node_id){ i })) && source != NULL && strcmp(source, tag) == 0)
+	for (uint32_t i = 0; i < s->collectives.count; i++) {
+		const char *source = graph_prov(s->best, s->collectives.items[i])->source;
+		if (source != NULL && strcmp(source, tag) == 0)
 			return true;
 	}
 	return false;
@@ -205,7 +204,7 @@ static bool forbid_new(const struct search *s, const struct graph *other, int ax
 		struct node_id n = { i }, value;
 		struct placement to;
 		bool moves = op_is_collective(graph_op(other, n)) && (graph_int(other, n, ATTR_AXES, 0) >> axis & 1);
-		if (!moves || !read_tag(s, other, n, &value, &to) || has_tag(s->best, graph_prov(other, n)->source))
+		if (!moves || !read_tag(s, other, n, &value, &to) || has_tag(s, graph_prov(other, n)->source))
 			continue;
 		if (f->count == MAX_FORBIDDEN)
 			return false;
@@ -249,7 +248,7 @@ static enum fs_status try_without(const struct search *s, struct forbidden *f, c
 	}
 	if (status != FS_OK)
 		return status == FS_INVALID ? FS_OK : diag_set(d, status, "%s", why.text);
-	struct plan_price price = plan_price(s->machine, g);
+	struct plan_price price = price_of(s->machine, g);
 	if (out->kind != NEXT_FOUND || price.time < out->price.time) {
 		out->kind = NEXT_FOUND;
 		out->without = without;

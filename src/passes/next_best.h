@@ -14,14 +14,13 @@
 
 /* Of setup and one step: time of all ops and collectives in picoseconds, bytes that a rank sends. */
 struct plan_price { uint64_t time; int64_t bytes; };
-struct plan_price plan_price(const struct machine *m, const struct graph *g);
 
 struct search {
 	const struct graph *g;       /* what solve takes; borrowed */
 	const struct compile *c;     /* borrowed */
 	const struct machine *machine;
 	struct graph *best;          /* what the passes make of it, moves tagged */
-	VEC(struct node_id) collectives; /* of best, in order: as in the plan */
+	node_list collectives;       /* of best, in order: as in the plan */
 	struct plan_price price;     /* of best */
 };
 

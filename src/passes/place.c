@@ -115,8 +115,6 @@ static void index_names(struct place *p)
 		name_index_add(&p->values, g->outputs.items[i].name, g->outputs.items[i].value.i);
 }
 
-typedef VEC(struct node_id) node_list;
-
 /* The module that a pattern names, and that node n is in: n's own, or one around it; NULL: none. */
 static const char *named_module(const struct place *p, struct node_id n, const char *pattern)
 {

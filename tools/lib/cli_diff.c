@@ -55,9 +55,11 @@ static enum fs_status read_half(struct diff *x, struct half *h, struct diag *d)
 	const struct machine *m;
 	TRY(plan_open(h->path, &h->plan, d));
 	TRY(machine_find(h->plan->target, &m, d));
-	for (uint32_t i = 1; i < h->plan->graph->nodes.count; i++)
-		if (op_is_collective(graph_op(h->plan->graph, (struct node_id){ i })))
-			add_entry(x, h, m, (struct node_id){ i });
+	node_list collectives = { 0 };
+	graph_collectives(h->plan->graph, &collectives);
+	for (uint32_t i = 0; i < collectives.count; i++)
+		add_entry(x, h, m, collectives.items[i]);
+	vec_release(&collectives);
 	for (uint32_t i = 0; i < h->list.count; i++) {
 		h->bytes += h->list.items[i].bytes;
 		h->us += h->list.items[i].us;

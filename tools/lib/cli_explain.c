@@ -54,15 +54,6 @@ static bool same_collective(const struct graph *a, struct node_id x, const struc
 	       graph_int(a, x, ATTR_AXES, 0) == graph_int(b, y, ATTR_AXES, 0);
 }
 
-typedef VEC(struct node_id) node_list;
-
-static void list_collectives(const struct graph *g, node_list *out)
-{
-	for (uint32_t i = 1; i < g->nodes.count; i++)
-		if (op_is_collective(graph_op(g, (struct node_id){ i })))
-			*vec_push(out) = (struct node_id){ i };
-}
-
 /* Is what this compile makes the plan? */
 static enum fs_status check_same(const struct again *r, const struct plan *p, const node_list *collectives, struct diag *d)
 {
@@ -319,7 +310,7 @@ enum fs_status explain_plan(const char *path, const char *about, bool json, FILE
 	enum fs_status status = machine_find(plan->target, &t.machine, d);
 	if (status == FS_OK) {
 		t.uses = uses_make(plan->graph);
-		list_collectives(plan->graph, &t.collectives);
+		graph_collectives(plan->graph, &t.collectives);
 		compile_again(&t.again, plan, &t.collectives);
 		status = tell_all(&t, about, d);
 		uses_release(&t.uses);
