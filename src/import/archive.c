@@ -332,16 +332,21 @@ const struct archive_record *archive_find(const struct archive *a, const char *n
 	return i == UINT32_MAX ? NULL : &a->records[i];
 }
 
+static enum fs_status match_checksum(const struct archive *a, const struct archive_record *r, uLong crc, struct diag *d)
+{
+	return crc == r->crc ? FS_OK : damaged(a, r->name, "does not match its checksum", d);
+}
+
 #define CHECK_BYTES ((int64_t)1 << 20)
 
 enum fs_status archive_check(const struct archive *a, const struct archive_record *r, struct diag *d)
 {
 	atomic_bool *sound = &a->sound[r - a->records];
-	unsigned char *chunk = atomic_load(sound) ? NULL : malloc(CHECK_BYTES);
 	enum fs_status status = FS_OK;
 	uLong crc = 0;
 	if (atomic_load(sound))
 		return FS_OK;
+	unsigned char *chunk = malloc(CHECK_BYTES);
 	if (chunk == NULL)
 		return diag_set(d, FS_NOMEM, "%s: out of memory", a->file.name);
 	for (int64_t at = 0; at < r->size && status == FS_OK; at += CHECK_BYTES) {
@@ -351,20 +356,21 @@ enum fs_status archive_check(const struct archive *a, const struct archive_recor
 			crc = crc32_z(crc, chunk, (size_t)size);
 	}
 	free(chunk);
-	if (status == FS_OK && crc != r->crc)
-		return damaged(a, r->name, "does not match its checksum", d);
-	if (status == FS_OK)
-		atomic_store(sound, true);
-	return status;
+	if (status != FS_OK)
+		return status;
+	TRY(match_checksum(a, r, crc, d));
+	atomic_store(sound, true);
+	return FS_OK;
 }
 
 enum fs_status archive_read_text(const struct archive *a, const struct archive_record *r, char **text,
 				 struct diag *d)
 {
 	TRY(file_read_text(&a->file, r->offset, r->size, text, d));
-	if (crc32_z(0, (const unsigned char *)*text, (size_t)r->size) == r->crc)
-		return FS_OK;
-	free(*text);
-	*text = NULL;
-	return damaged(a, r->name, "does not match its checksum", d);
+	enum fs_status status = match_checksum(a, r, crc32_z(0, (const unsigned char *)*text, (size_t)r->size), d);
+	if (status != FS_OK) {
+		free(*text);
+		*text = NULL;
+	}
+	return status;
 }

@@ -15,6 +15,7 @@ struct writer {
 	uint32_t *type_index; /* of the context's types: place in the table, + 1 */
 	uint32_t types;
 	VEC(const char *) rules; /* interned, in the order of their first use */
+	struct hash_table rule_table;
 	const char *bad;      /* a string that is not UTF-8 */
 };
 
@@ -109,20 +110,34 @@ static void put_command(struct writer *w)
 
 /* --- rules, in the order of their first use --- */
 
+struct rule_key { const struct writer *w; const char *rule; };
+
+static bool same_rule(const void *context, uint32_t i)
+{
+	const struct rule_key *k = context;
+	return k->w->rules.items[i] == k->rule;
+}
+
+static uint64_t rule_hash(const char *rule)
+{
+	return hash_bytes(&rule, sizeof(rule), 0);
+}
+
+/* UINT32_MAX: not there yet. */
 static uint32_t rule_index(const struct writer *w, const char *rule)
 {
-	uint32_t i = 0;
-	while (i < w->rules.count && w->rules.items[i] != rule)
-		i++;
-	return i;
+	struct rule_key key = { w, rule };
+	return hash_find(&w->rule_table, rule_hash(rule), same_rule, &key);
 }
 
 static void put_rules(struct writer *w)
 {
 	for (uint32_t i = 1; i < w->graph->nodes.count; i++) {
 		const char *rule = graph_prov(w->graph, (struct node_id){ i })->rule;
-		if (rule != NULL && rule_index(w, rule) == w->rules.count)
-			*vec_push(&w->rules) = rule;
+		if (rule == NULL || rule_index(w, rule) != UINT32_MAX)
+			continue;
+		hash_insert(&w->rule_table, rule_hash(rule), w->rules.count);
+		*vec_push(&w->rules) = rule;
 	}
 	if (w->rules.count == 0)
 		return;
@@ -384,6 +399,7 @@ enum fs_status plan_write(struct plan *p, char **text, size_t *size, struct diag
 	w.out.size--;
 	free(w.type_index);
 	vec_release(&w.rules);
+	hash_release(&w.rule_table);
 	if (w.bad != NULL) {
 		free(w.out.text);
 		return diag_set(d, FS_INVALID, "the name '%.200s' is not UTF-8: a plan cannot say it", w.bad);
