@@ -278,9 +278,10 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-static int say_usage(const char *message, const char *space, const char *command)
+/* command: "" where there is none */
+static int say_usage(const char *message, const char *command)
 {
-	fprintf(stderr, "fp8shard: %s; see fp8shard%s%s --help\n", message, space, command);
+	fprintf(stderr, "fp8shard: %s; see fp8shard%s%s --help\n", message, *command ? " " : "", command);
 	return EXIT_USER;
 }
 
@@ -297,7 +298,7 @@ static int run_command(struct cli *c, int count, char **argv)
 	if (cli_parse(c, count, argv, &usage, &d) == FS_OK && !c->help)
 		c->command->run(c, &d);
 	if (usage)
-		return say_usage(d.text, " ", c->command->name);
+		return say_usage(d.text, c->command->name);
 	if (d.status == FS_OK && c->help) {
 		cli_command_help(c->command, stdout);
 		output_flush(&d);
@@ -328,7 +329,7 @@ int main(int argc, char **argv)
 	struct cli c = { .command = find_command(name) };
 	if (c.command == NULL) {
 		snprintf(message, sizeof(message), *name ? "unknown command '%.200s'" : "no command", name);
-		return say_usage(message, "", "");
+		return say_usage(message, "");
 	}
 	int status = run_command(&c, argc - 2, argv + 2);
 	cli_release(&c);

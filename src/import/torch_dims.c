@@ -229,14 +229,20 @@ static void learn(struct import *im, const char *text, int64_t hint)
 	note_hint(im, s);
 }
 
+/* Of a number, or of a truth value: 1 or 0. */
+static struct quantity number_of(const json_t *v)
+{
+	return json_is_real(v) ? quantity_of_real(json_real_value(v))
+			       : quantity_of(json_is_boolean(v) ? json_is_true(v) : json_integer_value(v));
+}
+
 static bool hint_of(const json_t *expr, struct quantity *out)
 {
 	const json_t *v;
 	enum tag tag;
 	if (!union_get(json_object_get(expr, "hint"), &tag, &v) || (!json_is_number(v) && !json_is_boolean(v)))
 		return false;
-	*out = json_is_real(v) ? quantity_of_real(json_real_value(v))
-			       : quantity_of(json_is_boolean(v) ? json_is_true(v) : json_integer_value(v));
+	*out = number_of(v);
 	return true;
 }
 
@@ -268,8 +274,7 @@ static enum fs_status read_number(struct import *im, const json_t *sym, bool who
 	if (union_get(sym, &tag, &v)) {
 		if (tag == TAG_EXPR)
 			return read_expression(im, v, whole, out);
-		*out = json_is_real(v) ? quantity_of_real(json_real_value(v))
-				       : quantity_of(tag == TAG_BOOL ? json_is_true(v) : json_integer_value(v));
+		*out = number_of(v);
 		if (tag == TAG_BOOL ? json_is_boolean(v) : json_is_integer(v) || (!whole && json_is_real(v)))
 			return FS_OK;
 	}

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define SOLVER "the solver's choice"
-#define GRAPH "the graph's own placement"
 #define AMAX_NEEDS "one scale for all shards"
 
 /* --- what a collective moves --- */
@@ -231,7 +230,7 @@ static bool pin_here(struct tracer *t, struct side *s, struct node_id n)
 	if (rule != NULL)
 		add_pin(t, s, n, n, rule, false);
 	else if (source)
-		add_pin(t, s, n, n, is_placed(t->g, n, t->axes) ? GRAPH : "not placed, so replicated", false);
+		add_pin(t, s, n, n, is_placed(t->g, n, t->axes) ? RULE_OF_GRAPH : "not placed, so replicated", false);
 	else if (moves)
 		pin_move(t, s, n);
 	return rule != NULL || source || moves;

@@ -160,6 +160,7 @@ struct prov {
 	const char *rule;   /* what pins its placement, or wanted this move: "--place 'x=dp:S(0)'"; on a mesh of
 			       several axes for each: "dp: ...; tp: ..." (prov_rule) */
 };
+#define RULE_OF_GRAPH "the graph's own placement" /* where no user's line says it */
 
 struct context;
 struct context *context_create(const struct mesh *m);

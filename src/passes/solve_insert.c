@@ -79,14 +79,12 @@ static void written_order(const struct insert *x, const struct placement *p, uin
 /* --- reshards --- */
 
 /* What a constraint says is kept with what it pins: the value, or the reshard that it wants. */
-#define GRAPH_RULE "the graph's own placement"
-
 static const char *constraint_rule(const struct graph *g, struct node_id n)
 {
 	struct prov graph = { 0 };
 	for (int a = 0; a < context_mesh(g->context)->count; a++)
 		if (graph_int(g, n, ATTR_AXES, 0) >> a & 1)
-			prov_add_rule(g->context, &graph, a, GRAPH_RULE);
+			prov_add_rule(g->context, &graph, a, RULE_OF_GRAPH);
 	return graph_prov(g, n)->rule != NULL ? graph_prov(g, n)->rule : graph.rule;
 }
 
