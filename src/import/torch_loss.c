@@ -12,31 +12,45 @@ static struct node_id over_all(struct call *c, enum op op, struct node_id x)
 	return emit_reduce(c, op, x, dims, rank_of(c, x), false);
 }
 
+/* As 'reduction' says, rounded once. */
+static void give_reduced(struct call *c, struct node_id n, enum dtype t)
+{
+	int64_t reduction = arg_int(c, "reduction", REDUCE_MEAN);
+	if (reduction != REDUCE_NONE)
+		n = over_all(c, reduction == REDUCE_MEAN ? OP_MEAN : OP_SUM, n);
+	give(c, emit_cast(c, n, t));
+}
+
 /* --- negative log likelihood of classes along `dim` --- */
 
-struct nll { struct node_id loss, count; };
+/* total: of the weights of the rows that count. */
+struct nll { struct node_id loss, total, valid; };
 
 static struct nll nll(struct call *c, struct node_id logp, struct node_id target, int dim)
 {
 	enum dtype t = dtype_of(c, logp);
-	struct attrs a = { 0 };
-	int64_t ignore = arg_int(c, "ignore_index", -100), reduction = arg_int(c, "reduction", REDUCE_MEAN);
-	if (arg_has(c, "weight"))
-		call_lacks(c, "%s with weights", c->text);
-	if (dtype_class(dtype_of(c, target)) != DC_INT)
-		call_lacks(c, "%s with class probabilities", c->text);
+	struct attrs a = { 0 }, first = { 0 };
+	int64_t ignore = arg_int(c, "ignore_index", -100), reduction = arg_int(c, "reduction", REDUCE_MEAN), zero = 0;
+	struct node_id weight = emit_wide(c, arg_tensor_or_none(c, "weight"));
 	struct node_id valid = emit2(c, OP_NE, target, emit_fill(c, (struct number){ VALUE_INT, ignore, 0 }, DT_I64, 0, NULL));
 	struct node_id safe = emit3(c, OP_WHERE, valid, target, emit_scalar(c, 0, dtype_of(c, target)));
+	struct node_id counts = emit_cast(c, valid, t);
 	attrs_int(&a, ATTR_DIM, dim);
+	attrs_ints(&first, ATTR_DIMS, &zero, 1);
 	struct node_id picked = emit(c, OP_GATHER, (struct node_id[]){ logp, emit_unsqueeze(c, safe, dim) }, 2, &a);
 	picked = emit1(c, OP_NEG, emit_squeeze(c, picked, dim));
+	if (node_is(weight)) {
+		struct node_id own = emit(c, OP_INDEX, (struct node_id[]){ weight, safe }, 2, &first);
+		picked = emit2(c, OP_MUL, picked, own);
+		counts = emit2(c, OP_MUL, counts, own);
+	}
 	struct node_id loss = emit3(c, OP_WHERE, valid, picked, emit_scalar(c, 0, t));
-	struct node_id count = over_all(c, OP_SUM, emit_cast(c, valid, t));
+	struct node_id total = over_all(c, OP_SUM, counts);
 	if (reduction != REDUCE_NONE)
 		loss = over_all(c, OP_SUM, loss);
 	if (reduction == REDUCE_MEAN)
-		loss = emit2(c, OP_DIV, loss, count);
-	return (struct nll){ loss, count };
+		loss = emit2(c, OP_DIV, loss, total);
+	return (struct nll){ loss, total, valid };
 }
 
 /* Classes are dim 1 of [N, C, ..], dim 0 of [C]. */
@@ -45,34 +59,163 @@ static int class_dim(struct call *c, struct node_id x)
 	return rank_of(c, x) > 1;
 }
 
+/* x times the weights of the classes, where there are any; minus the sum over classes */
+static struct node_id minus_sum(struct call *c, struct node_id x, int dim)
+{
+	int64_t shape[MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 }, dims[1] = { dim };
+	struct node_id weight = emit_wide(c, arg_tensor_or_none(c, "weight"));
+	shape[dim] = size_of(c, x, dim);
+	if (node_is(weight))
+		x = emit2(c, OP_MUL, x, emit_reshape(c, weight, rank_of(c, x), shape));
+	return emit1(c, OP_NEG, emit_reduce(c, OP_SUM, x, dims, 1, false));
+}
+
+/* (1 - smoothing) nll + smoothing / classes times the loss of all classes alike */
+static struct node_id smoothed(struct call *c, struct node_id logp, struct nll n, int dim, double smoothing)
+{
+	int64_t reduction = arg_int(c, "reduction", REDUCE_MEAN), classes = size_of(c, logp, dim);
+	struct node_id rest = emit3(c, OP_WHERE, n.valid, minus_sum(c, logp, dim), emit_scalar(c, 0, dtype_of(c, logp)));
+	if (reduction != REDUCE_NONE)
+		rest = over_all(c, OP_SUM, rest);
+	if (reduction == REDUCE_MEAN)
+		rest = emit2(c, OP_DIV, rest, n.total);
+	n.loss = emit_with(c, OP_MUL, n.loss, 1 - smoothing);
+	return emit2(c, OP_ADD, n.loss, emit_with(c, OP_MUL, rest, smoothing / (double)(classes > 0 ? classes : 1)));
+}
+
+/* The target gives a probability for each class; the mean is over rows. */
+static struct node_id of_probabilities(struct call *c, struct node_id logp, struct node_id target, int dim, double smoothing)
+{
+	int64_t reduction = arg_int(c, "reduction", REDUCE_MEAN), classes = size_of(c, logp, dim);
+	arg_has(c, "ignore_index");
+	if (smoothing != 0) {
+		target = emit_with(c, OP_MUL, target, 1 - smoothing);
+		target = emit_with(c, OP_ADD, target, smoothing / (double)(classes > 0 ? classes : 1));
+	}
+	struct node_id loss = minus_sum(c, emit2(c, OP_MUL, logp, target), dim);
+	if (reduction == REDUCE_NONE)
+		return loss;
+	return over_all(c, reduction == REDUCE_MEAN ? OP_MEAN : OP_SUM, loss);
+}
+
 void aten_cross_entropy(struct call *c)
 {
 	struct node_id x = arg_tensor(c, "self"), target = arg_tensor(c, "target");
 	int dim = class_dim(c, x);
-	if (arg_real(c, "label_smoothing", 0) != 0)
-		call_lacks(c, "%s with label smoothing", c->text);
-	struct nll n = nll(c, emit_wide(c, emit_along(c, OP_LOG_SOFTMAX, x, dim)), target, dim);
-	give(c, emit_cast(c, n.loss, dtype_of(c, x)));
+	double smoothing = arg_real(c, "label_smoothing", 0);
+	struct node_id logp = emit_wide(c, emit_along(c, OP_LOG_SOFTMAX, x, dim)), loss;
+	if (dtype_class(dtype_of(c, target)) != DC_INT) {
+		loss = of_probabilities(c, logp, emit_wide(c, target), dim, smoothing);
+	} else {
+		struct nll n = nll(c, logp, target, dim);
+		loss = smoothing != 0 ? smoothed(c, logp, n, dim, smoothing) : n.loss;
+	}
+	give(c, emit_cast(c, loss, dtype_of(c, x)));
 }
 
-/* nll_loss, nll_loss_nd; nll_loss_forward also gives the count. */
+/* nll_loss, nll_loss_nd; nll_loss_forward also gives the total. */
 void aten_nll_loss(struct call *c)
 {
 	struct node_id x = arg_tensor(c, "self"), target = arg_tensor(c, "target");
 	struct nll n = nll(c, emit_wide(c, x), target, class_dim(c, x));
 	give(c, emit_cast(c, n.loss, dtype_of(c, x)));
-	give(c, emit_cast(c, n.count, dtype_of(c, x)));
+	give(c, emit_cast(c, n.total, dtype_of(c, x)));
+}
+
+/* --- distances --- */
+
+static struct node_id away(struct call *c)
+{
+	struct node_id x = emit_wide(c, arg_tensor(c, "self"));
+	return emit2(c, OP_SUB, x, emit_wide(c, arg_tensor(c, "target")));
 }
 
 void aten_mse_loss(struct call *c)
 {
-	struct node_id x = arg_tensor(c, "self"), w = emit_wide(c, x);
-	struct node_id away = emit2(c, OP_SUB, w, emit_wide(c, arg_tensor(c, "target")));
-	int64_t reduction = arg_int(c, "reduction", REDUCE_MEAN);
-	struct node_id n = emit2(c, OP_MUL, away, away);
-	if (reduction != REDUCE_NONE)
-		n = over_all(c, reduction == REDUCE_MEAN ? OP_MEAN : OP_SUM, n);
-	give(c, emit_cast(c, n, dtype_of(c, x)));
+	struct node_id d = away(c);
+	give_reduced(c, emit2(c, OP_MUL, d, d), dtype_of(c, arg_tensor(c, "self")));
+}
+
+void aten_l1_loss(struct call *c)
+{
+	give_reduced(c, emit1(c, OP_ABS, away(c)), dtype_of(c, arg_tensor(c, "self")));
+}
+
+/* d < limit: d^2 / 2, else limit (d - limit / 2); all times `scale` */
+static void give_huber(struct call *c, double limit, double scale)
+{
+	struct node_id d = emit1(c, OP_ABS, away(c));
+	struct node_id near = emit_with(c, OP_MUL, emit2(c, OP_MUL, d, d), 0.5 * scale);
+	struct node_id far = emit_with(c, OP_MUL, emit_with(c, OP_SUB, d, 0.5 * limit), limit * scale);
+	struct node_id is_near = emit2(c, OP_LT, d, emit_scalar(c, limit, dtype_of(c, d)));
+	give_reduced(c, emit3(c, OP_WHERE, is_near, near, far), dtype_of(c, arg_tensor(c, "self")));
+}
+
+void aten_huber_loss(struct call *c)
+{
+	give_huber(c, arg_real(c, "delta", 1), 1);
+}
+
+void aten_smooth_l1_loss(struct call *c)
+{
+	double beta = arg_real(c, "beta", 1);
+	if (beta == 0)
+		aten_l1_loss(c);
+	else
+		give_huber(c, beta, 1 / beta);
+}
+
+/* target (log target - x), or, of a log, exp(target) (target - x) */
+void aten_kl_div(struct call *c)
+{
+	struct node_id x = emit_wide(c, arg_tensor(c, "self")), target = emit_wide(c, arg_tensor(c, "target")), n;
+	if (arg_bool(c, "log_target", false)) {
+		n = emit2(c, OP_MUL, emit1(c, OP_EXP, target), emit2(c, OP_SUB, target, x));
+	} else {
+		struct node_id zero = emit_scalar(c, 0, dtype_of(c, target));
+		struct node_id entropy = emit2(c, OP_MUL, target, emit1(c, OP_LOG, target));
+		entropy = emit3(c, OP_WHERE, emit2(c, OP_EQ, target, zero), zero, entropy);
+		n = emit2(c, OP_SUB, entropy, emit2(c, OP_MUL, target, x));
+	}
+	give_reduced(c, n, dtype_of(c, arg_tensor(c, "self")));
+}
+
+/* --- two classes --- */
+
+static struct node_id one_minus(struct call *c, struct node_id x)
+{
+	return emit2(c, OP_SUB, emit_scalar(c, 1, dtype_of(c, x)), x);
+}
+
+static void give_weighted(struct call *c, struct node_id n)
+{
+	struct node_id weight = emit_wide(c, arg_tensor_or_none(c, "weight"));
+	n = node_is(weight) ? emit2(c, OP_MUL, n, weight) : n;
+	give_reduced(c, n, dtype_of(c, arg_tensor(c, "self")));
+}
+
+/* (target - 1) log(1 - x) - target log x, logs at least -100 */
+void aten_binary_cross_entropy(struct call *c)
+{
+	struct node_id x = emit_wide(c, arg_tensor(c, "self")), target = emit_wide(c, arg_tensor(c, "target"));
+	struct node_id yes = emit_with(c, OP_MAXIMUM, emit1(c, OP_LOG, x), -100);
+	struct node_id no = emit_with(c, OP_MAXIMUM, emit1(c, OP_LOG1P, emit1(c, OP_NEG, x)), -100);
+	no = emit2(c, OP_MUL, emit_with(c, OP_SUB, target, 1), no);
+	give_weighted(c, emit2(c, OP_SUB, no, emit2(c, OP_MUL, target, yes)));
+}
+
+/* (1 - target) x + (1 + (pos_weight - 1) target) softplus(-x) */
+void aten_binary_cross_entropy_with_logits(struct call *c)
+{
+	struct node_id x = emit_wide(c, arg_tensor(c, "self")), target = emit_wide(c, arg_tensor(c, "target"));
+	struct node_id positive = emit_wide(c, arg_tensor_or_none(c, "pos_weight"));
+	struct node_id tail = emit1(c, OP_LOG1P, emit1(c, OP_EXP, emit1(c, OP_NEG, emit1(c, OP_ABS, x))));
+	tail = emit2(c, OP_SUB, tail, emit_with(c, OP_MINIMUM, x, 0));
+	if (node_is(positive)) {
+		struct node_id more = emit2(c, OP_MUL, emit_with(c, OP_SUB, positive, 1), target);
+		tail = emit2(c, OP_MUL, tail, emit_with(c, OP_ADD, more, 1));
+	}
+	give_weighted(c, emit2(c, OP_ADD, emit2(c, OP_MUL, one_minus(c, target), x), tail));
 }
 
 /* --- backward, in f32 and rounded once --- */
@@ -91,11 +234,6 @@ static struct backward read_backward(struct call *c, const char *x)
 static struct node_id times(struct call *c, struct node_id a, struct node_id b)
 {
 	return emit2(c, OP_MUL, a, b);
-}
-
-static struct node_id one_minus(struct call *c, struct node_id x)
-{
-	return emit2(c, OP_SUB, emit_scalar(c, 1, dtype_of(c, x)), x);
 }
 
 /* y (g - sum(g y)) */

@@ -1,6 +1,7 @@
 /* Pointwise ops. */
 #include "torch_impl.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -354,7 +355,52 @@ void aten_threshold(struct call *c)
 	give(c, emit3(c, OP_WHERE, above, x, low));
 }
 
+/* x where x > 0, else weight x; the weight is one, or one for each of dim 1 */
+void aten_prelu(struct call *c)
+{
+	struct wide_call w = widen(c);
+	struct node_id weight = emit_wide(c, arg_tensor(c, "weight"));
+	int64_t shape[MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+	int rank = rank_of(c, w.x);
+	if (rank > 1)
+		shape[1] = type_count(type_of(c, weight));
+	weight = emit_reshape(c, weight, rank, shape);
+	give(c, emit_cast(c, emit3(c, OP_WHERE, positive(c, &w), w.x, emit2(c, OP_MUL, w.x, weight)), w.dtype));
+}
+
+/* 0 where |x| <= lambd, else x */
+void aten_hardshrink(struct call *c)
+{
+	struct wide_call w = widen(c);
+	struct node_id small = emit2(c, OP_LE, emit1(c, OP_ABS, w.x), constant(c, &w, arg_real(c, "lambd", 0.5)));
+	give(c, emit_cast(c, emit3(c, OP_WHERE, small, constant(c, &w, 0), w.x), w.dtype));
+}
+
+/* x without what clamp(x, -lambd, lambd) takes */
+void aten_softshrink(struct call *c)
+{
+	struct wide_call w = widen(c);
+	double lambd = arg_real(c, "lambd", 0.5);
+	struct node_id inner = emit_with(c, OP_MINIMUM, emit_with(c, OP_MAXIMUM, w.x, -lambd), lambd);
+	give(c, emit_cast(c, emit2(c, OP_SUB, w.x, inner), w.dtype));
+}
+
 /* --- tests --- */
+
+/* Infinities become the type's largest and least numbers where nothing else is said. */
+void aten_nan_to_num(struct call *c)
+{
+	struct node_id x = self(c);
+	enum dtype t = dtype_of(c, x);
+	double most = t == DT_BF16 ? 0x1.fep127 : t == DT_F16 ? 65504 : t == DT_F64 ? DBL_MAX : (double)FLT_MAX;
+	double nan = arg_real(c, "nan", 0), high = arg_real(c, "posinf", most), low = arg_real(c, "neginf", -most);
+	if (dtype_is_float(t)) {
+		x = emit3(c, OP_WHERE, emit2(c, OP_EQ, x, emit_scalar(c, INFINITY, t)), emit_scalar(c, high, t), x);
+		x = emit3(c, OP_WHERE, emit2(c, OP_EQ, x, emit_scalar(c, -INFINITY, t)), emit_scalar(c, low, t), x);
+		x = emit3(c, OP_WHERE, emit1(c, OP_ISNAN, x), emit_scalar(c, nan, t), x);
+	}
+	give(c, x);
+}
 
 void aten_isfinite(struct call *c)
 {

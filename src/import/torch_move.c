@@ -114,6 +114,10 @@ void aten_repeat(struct call *c)
 void aten_repeat_interleave(struct call *c)
 {
 	int64_t shape[MAX_RANK + 1];
+	if (strstr(c->text, "Tensor") != NULL) {
+		call_lacks(c, "%s (a count for each element)", c->text);
+		return;
+	}
 	struct node_id x = arg_tensor(c, "self");
 	int64_t times = arg_int_required(c, "repeats"), total = type_count(type_of(c, x));
 	if (!arg_has(c, "dim"))
@@ -413,6 +417,19 @@ void aten_index_put(struct call *c)
 		attrs_int(&a, ATTR_ACCUMULATE, 1);
 	give(c, n == 0 ? emit_broadcast(c, in[1], rank_of(c, in[0]), type_of(c, in[0])->dim)
 		       : emit(c, OP_INDEX_PUT, in, n + 2, &a));
+}
+
+/* x with the slices at `index` of a dim replaced. */
+void aten_index_copy(struct call *c)
+{
+	struct attrs a = { 0 };
+	struct node_id x = arg_tensor(c, "self"), index = arg_tensor(c, "index"), src = arg_tensor(c, "source");
+	int64_t dim = arg_dim(c, "dim", 0, rank_of(c, x)), count = type_count(type_of(c, index));
+	if (rank_of(c, x) == 0 || rank_of(c, src) != rank_of(c, x))
+		call_lacks(c, "%s of a tensor without dims", c->text);
+	attrs_ints(&a, ATTR_DIMS, &dim, 1);
+	index = emit_reshape(c, index, 1, &count);
+	give(c, emit(c, OP_INDEX_PUT, (struct node_id[]){ x, index, src }, 3, &a));
 }
 
 void aten_index_add(struct call *c)

@@ -145,6 +145,29 @@ void aten_native_group_norm(struct call *c)
 	give_group_norm(c, "group", true);
 }
 
+/* Statistics are those of training: (x - mean) / deviation weight + bias, for each of dim 1. */
+void aten_batch_norm(struct call *c)
+{
+	struct node_id x = arg_tensor(c, "input"), wide = emit_wide(c, x);
+	struct node_id w = arg_tensor_or_none(c, "weight"), b = arg_tensor_or_none(c, "bias");
+	struct node_id mean = arg_tensor_or_none(c, "running_mean"), var = arg_tensor_or_none(c, "running_var");
+	double eps = arg_real(c, "eps", 1e-5);
+	int rank = rank_of(c, x);
+	arg_has(c, "momentum"); /* of use in training alone */
+	if (arg_bool(c, "training", false) || !node_is(mean) || !node_is(var))
+		call_lacks(c, "%s with the statistics of the batch (training)", c->text);
+	struct node_id slope = emit1(c, OP_RSQRT, emit_with(c, OP_ADD, emit_wide(c, var), eps));
+	slope = node_is(w) ? emit2(c, OP_MUL, slope, emit_wide(c, w)) : slope;
+	struct node_id start = emit1(c, OP_NEG, emit2(c, OP_MUL, emit_wide(c, mean), slope));
+	start = node_is(b) ? emit2(c, OP_ADD, start, emit_wide(c, b)) : start;
+	if (failed(c))
+		return;
+	wide = emit2(c, OP_MUL, wide, per_channel(c, slope, rank));
+	give(c, emit_cast(c, emit2(c, OP_ADD, wide, per_channel(c, start, rank)), dtype_of(c, x)));
+	give(c, NODE_NONE);
+	give(c, NODE_NONE); /* what training saves */
+}
+
 /* --- attention --- */
 
 struct attention { struct node_id q, k, v, mask; double scale; bool causal; };

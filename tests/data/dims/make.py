@@ -88,6 +88,36 @@ class Branch(nn.Module):
         return (y.sin() if x.shape[0] % 2 == 0 else y.cos()), x[:int(x.shape[0] * 0.29)]
 
 
+class Layers(nn.Module):
+    """Layers and losses that are several ops here, and a cache written at positions given."""
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(16, 32), nn.Linear(32, 8)
+        self.norm, self.prelu = nn.BatchNorm1d(6), nn.PReLU(6)
+        self.norm.running_mean.normal_()
+        self.norm.running_var.uniform_(0.5, 2)
+        self.weight, self.cache = nn.Buffer(torch.rand(8)), nn.Buffer(torch.randn(6, 16))
+
+    def forward(self, x, labels, at):
+        h = self.prelu(self.norm(x))
+        logits = self.fc2(F.hardshrink(self.fc1(h)) + F.softshrink(self.fc1(x)))
+        rows, classes = logits.flatten(0, 1), labels.flatten()
+        p = rows.sigmoid()
+        losses = [F.cross_entropy(rows, classes, self.weight, label_smoothing=0.1, ignore_index=3),
+                  F.cross_entropy(rows, rows.softmax(-1), label_smoothing=0.2),
+                  F.cross_entropy(logits.transpose(1, 2), labels, self.weight, reduction='sum'),
+                  F.l1_loss(p, rows), F.smooth_l1_loss(p, rows, beta=0.5), F.huber_loss(p, rows, delta=2.0),
+                  F.kl_div(rows.log_softmax(-1), p, reduction='sum'), F.binary_cross_entropy(p, p * p),
+                  F.kl_div(rows.log_softmax(-1), rows.log_softmax(-1) - p, log_target=True, reduction='mean'),
+                  F.binary_cross_entropy_with_logits(rows, p, pos_weight=self.weight)]
+        cache = self.cache.index_copy(0, at, x.sum(0))
+        return torch.stack(losses), logits, cache, torch.nan_to_num(torch.log(rows - 0.1), nan=3.0)
+
+
+def layers_inputs(batch):
+    return {'x': torch.randn(batch, 6, 16), 'labels': torch.randint(8, (batch, 6)), 'at': torch.randperm(6)}
+
+
 def branch_inputs(rows):
     return {'x': torch.randn(rows, 16)}
 
@@ -124,6 +154,8 @@ CASES = {
     'derived': (Derived, derived_inputs, (5,), {'x': {0: S}, 'y': {0: 2 * S}, 'z': {0: S + 1}},
                 [(2,), (7,), (100,)]),
     'branch': (Branch, branch_inputs, (14,), {'x': {0: Dim.AUTO}}, [(8,), (100,)], True),
+    'layers': (Layers, layers_inputs, (3,), {'x': {0: Dim('batch')}, 'labels': {0: Dim('batch')}, 'at': None},
+               [(2,), (7,)]),
     'pairs': (Pairs, pairs_inputs, (4,), {'x': {0: 2 * HALF}}, [(3,), (9,)]),
     'guarded': (Guarded, guarded_inputs, (8, 9), {'x': {0: Dim.AUTO}, 'y': {0: Dim.AUTO}}, [(6, 6), (10, 13)]),
     'pool': (Pool, pool_inputs, (2,), {'x': {0: Dim('batch')}}, [(1,), (3,)]),
