@@ -1,6 +1,7 @@
 /* Normalization, attention, convolution as a product, losses. */
 #include "torch_impl.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -76,17 +77,12 @@ void aten_native_layer_norm(struct call *c)
 	give(c, emit_cast(c, rstd, output_dtype(c, 2, dtype_of(c, rstd))));
 }
 
-static double epsilon(enum dtype t)
-{
-	return t == DT_F64 ? 0x1p-52 : t == DT_F32 ? 0x1p-23 : t == DT_F16 ? 0x1p-10 : 0x1p-7;
-}
-
 /* x times its inverse deviation times weight in f32, rounded once; _fused_rms_norm also gives the former. */
 void aten_rms_norm(struct call *c)
 {
 	struct node_id x = arg_tensor(c, "input"), w = emit_wide(c, x), weight = arg_tensor_or_none(c, "weight");
 	struct dims d = trailing(c, x);
-	double eps = arg_real(c, "eps", epsilon(dtype_of(c, x)));
+	double eps = arg_real(c, "eps", dtype_of(c, x) == DT_F64 ? DBL_EPSILON : (double)FLT_EPSILON);
 	if (failed(c))
 		return;
 	struct node_id n = normalize(c, OP_RMS_NORM, &w, 1, &d, eps);

@@ -111,7 +111,8 @@ class Layers(nn.Module):
                   F.kl_div(rows.log_softmax(-1), rows.log_softmax(-1) - p, log_target=True, reduction='mean'),
                   F.binary_cross_entropy_with_logits(rows, p, pos_weight=self.weight)]
         cache = self.cache.index_copy(0, at, x.sum(0))
-        return torch.stack(losses), logits, cache, torch.nan_to_num(torch.log(rows - 0.1), nan=3.0)
+        small = F.rms_norm((x / 64).bfloat16(), (16,)).float()  # eps of f32, whatever the type
+        return torch.stack(losses), logits, cache, torch.nan_to_num(torch.log(rows - 0.1), nan=3.0), small
 
 
 def layers_inputs(batch):
