@@ -119,11 +119,10 @@ void cpu_softmax(int dim, bool log, bool exact, const struct view *x, const stru
 
 int64_t cpu_norm_workspace(const struct view *x, int dims);
 /*
- * y = x * rsqrt(sum(x * x) / count + eps) over the last dim, without a weight.
+ * y = x * rsqrt(mean(x * x) + eps) over the last `dims` dims, without a weight.
  * The mean has the bits of cpu_reduce(MEAN) over f32(x) * f32(x).
  */
-void cpu_rms_norm(const struct view *x, double eps, int64_t count, bool exact, const struct view *out,
-		  void *workspace);
+void cpu_rms_norm(const struct view *x, int dims, double eps, bool exact, const struct view *out, void *workspace);
 /* Over the last `dims` dims; w and b have their shape, or are NULL. */
 void cpu_layer_norm(const struct view *x, const struct view *w, const struct view *b, int dims, double eps,
 		    bool exact, const struct view *out, void *workspace);

@@ -33,9 +33,9 @@ static void row_move(const struct view *v, int dims, void *at, void *row, enum d
 		cpu_copy(&inner, &dense);
 }
 
-static void rms_row_f32(float *x, int64_t n, double eps, int64_t count, bool exact)
+static void rms_row_f32(float *x, int64_t n, double eps, bool exact)
 {
-	float r = 1 / sqrtf(mean_row(x, n, count, true, exact) + (float)eps);
+	float r = 1 / sqrtf(mean_row(x, n, n, true, exact) + (float)eps);
 	for (int64_t i = 0; i < n; i++)
 		x[i] *= r;
 }
@@ -53,9 +53,9 @@ static double sum_row_f64(const double *x, int64_t n, double center, bool square
 	return sum_total_f64(&s);
 }
 
-static void rms_row_f64(double *x, int64_t n, double eps, int64_t count)
+static void rms_row_f64(double *x, int64_t n, double eps)
 {
-	double r = 1 / sqrt(sum_row_f64(x, n, 0, true) / (double)count + eps);
+	double r = 1 / sqrt(sum_row_f64(x, n, 0, true) / (double)n + eps);
 	for (int64_t i = 0; i < n; i++)
 		x[i] *= r;
 }
@@ -68,22 +68,23 @@ static void walk_leading(struct walk *w, struct view lead[2], const struct view 
 	walk_start(w, 2, (const struct view *[]){ &lead[0], &lead[1] });
 }
 
-void cpu_rms_norm(const struct view *x, double eps, int64_t count, bool exact, const struct view *out,
-		  void *workspace)
+void cpu_rms_norm(const struct view *x, int dims, double eps, bool exact, const struct view *out, void *workspace)
 {
 	enum dtype t = x->dtype == DT_F64 ? DT_F64 : DT_F32;
-	int64_t n = trailing(x, 1);
+	int64_t n = trailing(x, dims);
 	struct view lead[2];
 	struct walk w;
-	walk_leading(&w, lead, x, out, 1);
+	if (view_count(x) == 0)
+		return;
+	walk_leading(&w, lead, x, out, dims);
 	for (; w.more; walk_next(&w))
 		for (int64_t i = 0; i < w.row; i++) {
-			row_move(x, 1, w.at[1] + i * w.step[1] * dtype_size(x->dtype), workspace, t, false);
+			row_move(x, dims, w.at[1] + i * w.step[1] * dtype_size(x->dtype), workspace, t, false);
 			if (t == DT_F64)
-				rms_row_f64(workspace, n, eps, count);
+				rms_row_f64(workspace, n, eps);
 			else
-				rms_row_f32(workspace, n, eps, count, exact);
-			row_move(out, 1, w.at[0] + i * w.step[0] * dtype_size(out->dtype), workspace, t, true);
+				rms_row_f32(workspace, n, eps, exact);
+			row_move(out, dims, w.at[0] + i * w.step[0] * dtype_size(out->dtype), workspace, t, true);
 		}
 }
 

@@ -64,7 +64,7 @@ static void sum_columns(struct operands *o)
 static void softmax(struct operands *o) { cpu_softmax(1, false, false, &o->f32, &o->f32_out, o->space); }
 static void rms_norm(struct operands *o)
 {
-	cpu_rms_norm(&o->bf16, 1e-5, COLUMNS, false, &o->bf16_out, o->space);
+	cpu_rms_norm(&o->bf16, 1, 1e-5, false, &o->bf16_out, o->space);
 }
 
 static const struct { const char *name; void (*run)(struct operands *o); } benches[] = {

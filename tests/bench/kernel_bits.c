@@ -36,7 +36,7 @@ static void row_bits(enum dtype t)
 	print_hash("softmax", &y);
 	cpu_softmax(1, true, true, &x, &y, space);
 	print_hash("log_softmax exact", &y);
-	cpu_rms_norm(&x, 1e-5, 1001, false, &y, space);
+	cpu_rms_norm(&x, 1, 1e-5, false, &y, space);
 	print_hash("rms_norm", &y);
 	cpu_layer_norm(&x, NULL, NULL, 1, 1e-5, false, &y, space);
 	print_hash("layer_norm", &y);
