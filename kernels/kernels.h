@@ -130,7 +130,7 @@ void cpu_layer_norm(const struct view *x, const struct view *w, const struct vie
 /* --- index.c: an index out of range is FS_INVALID and named in the diag; out is then undefined --- */
 
 /*
- * out[i..., :] = weight[ids[i...] - first, :], zeros for ids outside of this shard's rows
+ * out[i..., :] = weight[ids[i...] - first, :], zeros (of floats -0) for ids outside of this shard's rows
  * [first, first + rows of weight).  Ids must be in [0, total).
  */
 enum fs_status cpu_embedding(const struct view *weight, const struct view *ids, int64_t first, int64_t total,

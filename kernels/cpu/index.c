@@ -37,11 +37,12 @@ static void move_row(const struct view *from_row, const void *from, const struct
 	cpu_copy(&x, &y);
 }
 
+/* Of floats -0: what is added to it keeps its bits. */
 static void zero_row(const struct view *row, void *at)
 {
 	struct view y = *row;
 	y.data = at;
-	cpu_fill((struct scalar){ 0 }, &y);
+	cpu_fill((struct scalar){ .is_float = true, .f = -0.0 }, &y);
 }
 
 enum fs_status cpu_embedding(const struct view *weight, const struct view *ids, int64_t first, int64_t total,

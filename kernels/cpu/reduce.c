@@ -176,13 +176,24 @@ static void store_sum(const struct reduce *r, enum compute in, const struct stat
 		store_f32(t, to, 1, &f32, 1);
 }
 
+/* The best of nothing lies outside of narrow integers: the end of their range is as good. */
+static int64_t into_range(enum dtype t, int64_t x)
+{
+	bool no_sign = t == DT_BOOL || t == DT_U8 || t == DT_U32;
+	int bits = t == DT_BOOL ? 1 : 8 * dtype_size(t);
+	if (bits == 64)
+		return x;
+	int64_t least = no_sign ? 0 : -((int64_t)1 << (bits - 1)), most = ((int64_t)1 << (no_sign ? bits : bits - 1)) - 1;
+	return x < least ? least : x > most ? most : x;
+}
+
 static void store_best(const struct reduce *r, enum compute in, const struct state *s, enum dtype t, void *to)
 {
 	bool index = r->op == REDUCE_ARGMAX || r->op == REDUCE_ARGMIN;
 	if (index)
 		store_i64(t, to, 1, &s->at, 1);
 	else if (in == IN_I64)
-		store_i64(t, to, 1, &s->i64, 1);
+		store_i64(t, to, 1, &(int64_t){ into_range(t, s->i64) }, 1);
 	else
 		store_f64(t, to, 1, &s->best, 1);
 }

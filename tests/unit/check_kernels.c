@@ -308,6 +308,30 @@ static void reduce(enum reduce_op op, uint32_t dims, double p, const struct view
 	cpu_reduce(&(struct reduce){ .op = op, .dims = dims, .p = p, .count = 3 }, x, out);
 }
 
+/* A rank with nothing: what is never the best where another rank has something. */
+START_TEST(best_of_nothing)
+{
+	static const struct { enum dtype t; double least, most; } rows[] = {
+		{ DT_BOOL, 0, 1 },
+		{ DT_U8, 0, 255 },
+		{ DT_I8, -128, 127 },
+		{ DT_I16, -32768, 32767 },
+		{ DT_U32, 0, 4294967295 },
+		{ DT_I32, -2147483648.0, 2147483647 },
+		{ DT_F16, -INFINITY, INFINITY },
+		{ DT_F32, -INFINITY, INFINITY },
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int64_t at[3];
+		struct view x = view_of(at, rows[i].t, SHAPE(3, 0)), out = view_of(at, rows[i].t, SHAPE(3));
+		reduce(REDUCE_MAX, 2, 0, &x, &out);
+		expect(&out, rows[i].least, rows[i].least, rows[i].least);
+		reduce(REDUCE_MIN, 2, 0, &x, &out);
+		expect(&out, rows[i].most, rows[i].most, rows[i].most);
+	}
+}
+END_TEST
+
 START_TEST(reductions)
 {
 	float x[] = { 1, -2, 3, 4, 5, -6 }, y[3], n[] = { 1, NANF, NANF, 0 };
@@ -523,7 +547,7 @@ END_TEST
 int main(void)
 {
 	return RUN_SUITE("kernels", exact_unary, function_values, float_binary, integer_ops, bools_and_where,
-			 strides_and_broadcast, long_runs, rounds_once, empty_views, fills, reductions,
+			 strides_and_broadcast, long_runs, rounds_once, empty_views, fills, best_of_nothing, reductions,
 			 integer_reductions, sums_of_layouts, cumulative_sums, sorting, amax_layouts,
 			 reduce_columns, column_sums, turned_copies);
 }
