@@ -12,25 +12,6 @@
 #include "passes.h"
 #include "reshard.h"
 
-static const char *const reduce_names[] = { [PART_SUM] = "sum", [PART_MAX] = "max", [PART_MIN] = "min" };
-
-static struct node_id emit_move(struct graph *g, struct node_id x, const struct move *m, struct prov_id prov)
-{
-	struct attrs a = { 0 };
-	struct type t = *graph_type(g, x);
-	t.place = m->after;
-	attrs_int(&a, ATTR_AXES, m->axes);
-	if (m->op == OP_REDUCE_SCATTER || m->op == OP_ALL_REDUCE)
-		attrs_string(&a, ATTR_REDUCE, reduce_names[m->reduce]);
-	if (m->op == OP_REDUCE_SCATTER || m->op == OP_SHARD)
-		attrs_int(&a, ATTR_DIM, m->to);
-	if (m->op == OP_ALL_TO_ALL) {
-		attrs_int(&a, ATTR_FROM, m->from);
-		attrs_int(&a, ATTR_TO_DIM, m->to);
-	}
-	return graph_emit_typed(g, m->op, &x, 1, &a, &t, prov);
-}
-
 /* How each value is cast by all its users alike; NULL: none is. */
 static struct wire *sole_casts(const struct graph *g, const struct compile *c, struct arena *arena)
 {
@@ -59,7 +40,7 @@ static enum fs_status lower_reshard(struct rebuild *r, const struct machine *m, 
 	}
 	struct prov_id prov = graph_node(r->from, n)->prov;
 	for (int i = 0; i < path.count; i++)
-		x = emit_move(r->to, x, &path.move[i], prov);
+		x = reshard_emit(r->to, x, &path.move[i], prov);
 	r->map[n.i] = x;
 	return FS_OK;
 }

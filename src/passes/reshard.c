@@ -353,3 +353,24 @@ bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct
 	hash_release(&s.table);
 	return found;
 }
+
+/* --- nodes --- */
+
+static const char *const reduce_names[] = { [PART_SUM] = "sum", [PART_MAX] = "max", [PART_MIN] = "min" };
+
+struct node_id reshard_emit(struct graph *g, struct node_id x, const struct move *m, struct prov_id prov)
+{
+	struct attrs a = { 0 };
+	struct type t = *graph_type(g, x);
+	t.place = m->after;
+	attrs_int(&a, ATTR_AXES, m->axes);
+	if (m->op == OP_REDUCE_SCATTER || m->op == OP_ALL_REDUCE)
+		attrs_string(&a, ATTR_REDUCE, reduce_names[m->reduce]);
+	if (m->op == OP_REDUCE_SCATTER || m->op == OP_SHARD)
+		attrs_int(&a, ATTR_DIM, m->to);
+	if (m->op == OP_ALL_TO_ALL) {
+		attrs_int(&a, ATTR_FROM, m->from);
+		attrs_int(&a, ATTR_TO_DIM, m->to);
+	}
+	return graph_emit_typed(g, m->op, &x, 1, &a, &t, prov);
+}

@@ -27,4 +27,7 @@ struct reshard_path { int count; struct move move[MAX_MOVES]; uint64_t price; };
 bool reshard_path(const struct machine *m, const struct mesh *mesh, const struct type *t, const struct wire *wire,
 		  const struct placement *from, const struct placement *to, struct reshard_path *out);
 
+/* The node of one move of x, in a graph of stage local or fp8. */
+struct node_id reshard_emit(struct graph *g, struct node_id x, const struct move *m, struct prov_id prov);
+
 #endif

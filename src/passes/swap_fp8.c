@@ -16,7 +16,7 @@
  *
  * An operand that is codes times a scale already (weights stored in fp8, fixed scales) keeps both.
  *
- * A product that is P(sum) and is only reduced may stay wide until after the reduction: exact plans
+ * A product that is P(sum) and is only moved may stay wide until after the reduction: exact plans
  * reduce the unscaled f64 accumulator and scale after it (post_scale); --reduce-dtype f32 reduces f32.
  *
  * stage local -> fp8   needs recipes   numerics lossy
@@ -26,7 +26,7 @@
 #include "passes.h"
 #include "pattern.h"
 #include "recipe.h"
-#include "wire.h"
+#include "reshard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -253,7 +253,7 @@ static struct quantized take_stored(struct swap *s, const struct stored *st, str
 
 /* --- wide products --- */
 
-/* Is the value partial, and only reduced, until it is whole? Then it may stay wide till after that. */
+/* Is the value partial, and only moved, until it is whole? Then it may stay wide till after that. */
 static bool only_reduced(const struct swap *s, struct node_id n)
 {
 	const struct graph *g = s->r.from;
@@ -261,9 +261,9 @@ static bool only_reduced(const struct swap *s, struct node_id n)
 	if (!placement_has_partial(&graph_type(g, n)->place) || first == end)
 		return false;
 	for (uint32_t k = first; k < end; k++) {
-		struct node_id u = s->uses.at[k]; /* each takes an axis away, so this ends */
-		bool reduces = graph_op(g, u) == OP_REDUCE_SCATTER || graph_op(g, u) == OP_ALL_REDUCE;
-		if (!reduces || shards_a_single(s->mesh, graph_type(g, u)) ||
+		struct node_id u = s->uses.at[k];
+		bool moves = op_is_collective(graph_op(g, u)) || graph_op(g, u) == OP_SHARD;
+		if (!moves || shards_a_single(s->mesh, graph_type(g, u)) ||
 		    (placement_has_partial(&graph_type(g, u)->place) && !only_reduced(s, u)))
 			return false;
 	}
@@ -276,55 +276,52 @@ static void set_wide(struct swap *s, struct node_id old, struct wide w)
 	s->wide[old.i] = s->pending.count;
 }
 
-/* The dim of the result that a reduce_scatter over these axes cut, as a dim of operand `side`; -1: it has none. */
-static int scattered_dim(const struct wide *w, int side, int result_dim)
+/* Scales of operand `side` as a whole product has its rows and columns. */
+static struct placement scale_placement(const struct equation *e, int side, const struct type *scale, const struct type *product)
+{
+	struct placement p = { 0 };
+	for (int i = 0; i < product->place.count; i++) {
+		const struct part *part = &product->place.at[i];
+		for (int d = 0; d < scale->rank; d++)
+			if (scale->dim[d] > 1 && e->letter[side][d] == e->letter[2][part->dim])
+				placement_set(&p, part->axis, &(struct part){ part->axis, PART_SHARD, (uint8_t)d });
+	}
+	return p;
+}
+
+/* Scales of rows follow the rows that a move of the sum took elsewhere. */
+static void follow_product(struct swap *s, struct wide *w, struct node_id product, struct prov_id prov)
 {
 	struct equation e;
 	struct diag d = { 0 };
+	struct wire none = { 0 };
+	struct reshard_path path;
 	if (equation_parse(&e, w->equation, &d) != FS_OK)
 		BUG("%s", d.text);
-	for (int i = 0; i < e.rank[side]; i++)
-		if (e.letter[side][i] == e.letter[2][result_dim])
-			return i;
-	return -1;
-}
-
-/* Scales of rows follow the rows where a reduce_scatter took them. */
-static void scatter_scales(struct swap *s, struct wide *w, struct node_id collective)
-{
-	const struct graph *g = s->r.from;
-	if (graph_op(g, collective) != OP_REDUCE_SCATTER)
-		return;
-	int64_t axes = graph_int(g, collective, ATTR_AXES, 0), dim = graph_int(g, collective, ATTR_DIM, 0);
 	for (int side = 0; side < 2; side++) {
 		struct type t = *graph_type(s->r.to, w->scale[side]);
-		int at = scattered_dim(w, side, (int)dim);
-		if (at < 0 || t.rank == 0 || t.dim[at] == 1)
-			continue;
-		struct attrs a = { 0 };
-		attrs_int(&a, ATTR_AXES, axes);
-		attrs_int(&a, ATTR_DIM, at);
-		for (int axis = 0; axis < s->mesh->count; axis++)
-			if (axes >> axis & 1)
-				placement_set(&t.place, axis, &(struct part){ (uint8_t)axis, PART_SHARD, (uint8_t)at });
-		w->scale[side] = graph_emit_typed(s->r.to, OP_SHARD, &w->scale[side], 1, &a, &t,
-						  graph_node(g, collective)->prov);
+		struct placement to = scale_placement(&e, side, &t, graph_type(s->r.to, product));
+		if (!reshard_path(s->machine, s->mesh, &t, &none, &t.place, &to, &path))
+			BUG("scales cannot follow a product");
+		for (int i = 0; i < path.count; i++)
+			w->scale[side] = reshard_emit(s->r.to, w->scale[side], &path.move[i], prov);
 	}
 }
 
-static struct node_id finish_wide(struct swap *s, const struct wide *w, struct node_id x, struct prov_id prov)
+static struct node_id finish_wide(struct swap *s, struct wide *w, struct node_id x, struct prov_id prov)
 {
 	struct attrs a = { 0 };
 	attrs_int(&a, ATTR_DTYPE, w->dtype);
 	if (!node_is(w->scale[0]))
 		return emit_like(s, OP_CAST, &x, 1, &a, w->dtype, prov);
+	follow_product(s, w, x, prov);
 	attrs_string(&a, ATTR_EQ, w->equation);
 	struct node_id in[3] = { x, w->scale[0], w->scale[1] };
 	return emit_like(s, OP_POST_SCALE, in, 3, &a, w->dtype, prov);
 }
 
-/* A reduction of a wide product: in the wide type; after the last one, scales and rounds. */
-static struct node_id reduce_wide(struct swap *s, struct node_id n)
+/* A move of a wide product: in the wide type; after the last reduction, scales and rounds. */
+static struct node_id move_wide(struct swap *s, struct node_id n)
 {
 	const struct graph *g = s->r.from;
 	struct node_id old = graph_operand(g, n, 0), x = s->r.map[old.i];
@@ -334,8 +331,6 @@ static struct node_id reduce_wide(struct swap *s, struct node_id n)
 	graph_attrs(g, n, &a);
 	t.dtype = graph_type(s->r.to, x)->dtype;
 	struct node_id made = graph_emit_typed(s->r.to, graph_op(g, n), &x, 1, &a, &t, graph_node(g, n)->prov);
-	if (node_is(w.scale[0]))
-		scatter_scales(s, &w, n);
 	if (!placement_has_partial(&t.place))
 		return finish_wide(s, &w, made, graph_node(g, n)->prov);
 	set_wide(s, n, w);
@@ -469,7 +464,7 @@ static struct node_id swap_node(struct swap *s, struct node_id n)
 		return asked && !refused ? swap_matmul(s, n, &recipe) : plain_matmul(s, n, refused);
 	}
 	if (graph_node(g, n)->count == 1 && s->wide[graph_operand(g, n, 0).i] != 0)
-		return reduce_wide(s, n);
+		return move_wide(s, n);
 	return rebuild_copy(&s->r, n);
 }
 
