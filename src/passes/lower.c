@@ -7,7 +7,7 @@
  *                                                   %y = reshape %c {shape=[12]}
  *
  * - a view of something strided that strides cannot say;
- * - operands of collectives, and of RMS norms over several dims, which are dense;
+ * - operands of collectives, which are dense;
  * - operands of products that are no matrices in memory (layout.h): brought into the order batch, rows,
  *   contraction.  A result whose letters stand in an order that no matrix product writes is computed
  *   in the usual one, permuted and copied;
@@ -228,8 +228,7 @@ static struct node_id lower_view(struct lower *l, struct node_id n)
 	return graph_copy(l->r.to, l->r.from, n, &x);
 }
 
-/* Takes its operand dense. */
-static struct node_id lower_dense(struct lower *l, struct node_id n)
+static struct node_id lower_collective(struct lower *l, struct node_id n)
 {
 	struct node_id old = operand(l, n, 0), x = l->r.map[old.i];
 	struct strided v;
@@ -260,19 +259,13 @@ static struct node_id lower_const(struct lower *l, struct node_id n)
 	return emit_copy(l, made, prov);
 }
 
-static bool normalizes_several(const struct graph *g, struct node_id n)
-{
-	const int64_t *dims;
-	return graph_op(g, n) == OP_RMS_NORM && graph_ints(g, n, ATTR_DIMS, &dims) > 1;
-}
-
 static struct node_id lower_node(struct lower *l, struct node_id n)
 {
 	enum op op = graph_op(l->r.from, n);
 	if (op_is_view(op))
 		return lower_view(l, n);
-	if (op_is_collective(op) || normalizes_several(l->r.from, n))
-		return lower_dense(l, n);
+	if (op_is_collective(op))
+		return lower_collective(l, n);
 	if (op == OP_MATMUL || op == OP_SCALED_MATMUL)
 		return lower_product(l, n);
 	if (op == OP_PROJ)
