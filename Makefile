@@ -37,7 +37,7 @@ FUZZ     = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 BENCH    = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 MODELS   = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/models/*.c))
 SUITE    = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/suite/*.c))
-RANDOM   = $(BUILD)/run/random
+RANDOM   = $(BUILD)/run/check_random
 EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 PROGRAMS = $(TOOLS) $(UNIT) $(FUZZ) $(BENCH) $(MODELS) $(SUITE) $(RANDOM) $(EXAMPLES)
 
@@ -101,7 +101,7 @@ bench: deps
 
 soak: deps
 	@$(AGAIN) all $(FUZZ) $(RANDOM)
-	@FUZZ=1000000 RANDOM_PROGRAMS=20000 tests/check.sh $(BUILD) random fuzz
+	@FUZZ=1000000 RANDOM_PROGRAMS=100000 tests/check.sh $(BUILD) random fuzz
 
 suite: $(TOOLS) $(SUITE)
 	@BUILD=$(BUILD) tests/suite/run.sh

@@ -30,7 +30,8 @@ suite_unit() {
 
 suite_text() { tests/runtests.sh; }
 suite_cli() { tests/cli/run.sh; }
-suite_random() { tests/run/random.sh "${RANDOM_PROGRAMS:-300}"; }
+# shellcheck disable=SC2086
+suite_random() { "$BUILD"/run/check_random $RANDOM_PROGRAMS; }
 suite_models() { tests/models/run.sh; }
 suite_suite() { tests/suite/run.sh; }
 suite_docs() { tests/docs/run.sh; }

@@ -1,5 +1,5 @@
 /*
- * Random programs: what random.c and random_*.c share.
+ * Random programs: what check_random.c and random_*.c share.
  *
  * A program is a list of values, each a source with its elements or an op on values above it.  Of each
  * is known how far two right runs of it may differ: `err` is an absolute bound, 0 where every bit is
@@ -25,7 +25,6 @@ bool rng_chance(struct rng *r, int percent);
 /* --- programs --- */
 
 #define MOST_IN 8
-#define LONG_DIM 64 /* of these, contracted dims are sharded more often */
 
 /* DATA_SMALL: whole numbers in [-3, 3]. DATA_INDEX: in [0, index). DATA_SPECIAL: with NaN, infinities, -0. */
 enum data_kind { DATA_SMALL, DATA_FRACTION, DATA_SPECIAL, DATA_INDEX };
@@ -54,6 +53,7 @@ struct program {
 	bool exact;               /* compiled with --exact */
 	enum recipe_kind recipe;  /* of matmuls with a parameter */
 	bool pow2;
+	bool whole_scales;        /* --scale-scope global on every axis: no scales of parts of a row */
 	int64_t sizes[5];         /* of dims */
 	struct arena arena;
 	struct context *context;  /* without a mesh; for op_infer */
@@ -99,5 +99,43 @@ void settle(struct program *p, int v);
 struct maker { const char *name; bool (*make)(struct program *p); int weight; };
 extern const struct maker math_makers[], move_makers[];
 extern const int math_maker_count, move_maker_count;
+
+/* --- layouts (random_place.c): a mesh, where values live on it, and how to compile for it --- */
+
+/* By value: sources live where `place` says; others are constrained to it on `axes` (0: free). */
+struct pin { struct placement place; uint32_t axes, hard; };
+
+struct layout {
+	struct mesh mesh;
+	struct pin *pin;     /* in the program's arena */
+	bool reduce_f32;
+	const char *target;
+};
+
+void random_layout(struct program *p, struct layout *l);
+/* Of stage global.  Layout NULL: node for node as the program has it, of stage local, for one rank. */
+struct graph *program_graph(const struct program *p, struct context *c, const struct layout *l);
+
+/* --- runs (random_run.c) --- */
+
+/* Programs, by op: with the op in their plan; with a result of it that is sharded, sharded unevenly. */
+struct coverage {
+	uint32_t programs, uneven, empty, several_axes, exact, bits, fp8;
+	uint32_t with[OP_COUNT], sharded[OP_COUNT];
+};
+
+/* Refused: it does not compile, and hard parameters may be why. */
+enum verdict { RUN_GOOD, RUN_REFUSED, RUN_BAD };
+
+struct outcome {
+	enum verdict verdict;
+	char text[1400]; /* where it is not good */
+};
+
+/*
+ * Compiles the program for one rank and for the layout, runs both and the program as it stands, and
+ * compares all outputs.  Coverage NULL: not counted; print: the plan's graph goes there.
+ */
+struct outcome program_check(const struct program *p, const struct layout *l, struct coverage *c, FILE *print);
 
 #endif

@@ -2,7 +2,6 @@
 #include "random.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define ANY { .most_rank = 5 }
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -360,6 +359,25 @@ static void choose_letters(struct program *p, const struct type *a, struct lette
 		shuffle(&p->rng, l->out, l->nout);
 }
 
+/* Codes differ by up to an eighth where what is cast differs, or the scales do. */
+static double cast_err(const struct program *p, const struct value *x)
+{
+	bool same = x->err == 0 && (p->recipe == RECIPE_TENSOR || p->whole_scales);
+	return p->recipe == RECIPE_NONE || same ? 0 : x->most / 8;
+}
+
+/* A product, perhaps of codes, with k terms a sum. */
+static void product_facts(struct program *p, int at, int64_t k)
+{
+	struct value *v = value_at(p, at);
+	const struct value x = *value_at(p, v->in[0]), y = *value_at(p, v->in[1]);
+	double xe = x.err + cast_err(p, &x), ye = y.err + cast_err(p, &y);
+	v->whole = x.whole && y.whole && p->recipe == RECIPE_NONE;
+	v->special |= y.special;
+	v->zeros |= y.zeros;
+	sum_facts(p, at, k, x.most * y.most * (p->recipe == RECIPE_NONE ? 1 : 1.2), xe * y.most + ye * x.most + xe * ye);
+}
+
 static bool make_matmul(struct program *p)
 {
 	struct want w = { .class = DC_FLOAT, .most_rank = 4, .most = 300 };
@@ -383,18 +401,8 @@ static bool make_matmul(struct program *p)
 	int at = add_op(p, OP_MATMUL, 2, in, &attrs);
 	if (at < 0)
 		return false;
-	const struct value x = *value_at(p, in[0]), y = *value_at(p, in[1]);
-	value_at(p, at)->whole = x.whole && y.whole;
-	value_at(p, at)->special |= y.special;
-	value_at(p, at)->zeros |= y.zeros;
-	sum_facts(p, at, l.k, x.most * y.most, x.err * y.most + y.err * x.most + x.err * y.err);
+	product_facts(p, at, l.k);
 	return true;
-}
-
-/* Codes of something that differs differ by up to an eighth. */
-static double cast_err(const struct value *x)
-{
-	return x->err > 0 ? x->most / 8 : 0;
 }
 
 /* Over a dim so long that sums of parts cost less to move than the operands. */
@@ -402,18 +410,14 @@ static bool make_long_product(struct program *p)
 {
 	struct attrs attrs = { 0 };
 	enum dtype t = some_float(p);
-	int64_t k = LONG_DIM << rng_below(&p->rng, 3);
-	int64_t a[2] = { 4 + rng_below(&p->rng, 5), k }, b[2] = { k, 4 + rng_below(&p->rng, 5) };
+	int64_t k = 64 << rng_below(&p->rng, 3), a[2] = { some_size(p), k }, b[2] = { k, some_size(p) };
 	enum data_kind kind = rng_chance(&p->rng, 70) ? DATA_SMALL : DATA_FRACTION;
 	int in[2] = { new_source(p, t, 2, a, kind, 0), new_source(p, t, 2, b, kind, 0) };
 	attrs_string(&attrs, ATTR_EQ, "ab,bc->ac");
 	int at = in[0] < 0 || in[1] < 0 ? -1 : add_op(p, OP_MATMUL, 2, in, &attrs);
-	if (at < 0)
-		return false;
-	const struct value x = *value_at(p, in[0]), y = *value_at(p, in[1]);
-	value_at(p, at)->whole = x.whole && y.whole;
-	sum_facts(p, at, k, x.most * y.most, 0);
-	return true;
+	if (at >= 0)
+		product_facts(p, at, k);
+	return at >= 0;
 }
 
 /* x [.., K] times a parameter [N, K] or [K, N]: what fp8 recipes take. */
@@ -436,12 +440,7 @@ static bool make_linear(struct program *p)
 	int at = add_op(p, OP_MATMUL, 2, in, &attrs);
 	if (at < 0)
 		return false;
-	const struct value x = *value_at(p, in[0]), y = *value_at(p, in[1]);
-	bool swapped = p->recipe != RECIPE_NONE;
-	double err = x.err * y.most + y.err * x.most + (swapped ? cast_err(&x) * y.most + cast_err(&y) * x.most : 0);
-	value_at(p, at)->whole = x.whole && y.whole && !swapped;
-	value_at(p, at)->special |= y.special;
-	sum_facts(p, at, k, x.most * y.most * (swapped ? 1.2 : 1), err);
+	product_facts(p, at, k);
 	return true;
 }
 
@@ -588,7 +587,7 @@ static bool make_norm(struct program *p)
 const struct maker math_makers[] = {
 	{ "unary", make_unary, 14 },	 { "test", make_test, 3 },   { "binary", make_binary, 22 }, { "where", make_where, 4 },
 	{ "sum", make_sum, 8 },		 { "reduce", make_reduce, 9 }, { "cumsum", make_cumsum, 3 }, { "matmul", make_matmul, 16 },
-	{ "long_product", make_long_product, 14 },
+	{ "long_product", make_long_product, 8 },
 	{ "linear", make_linear, 14 },	 { "sdpa", make_sdpa, 5 },   { "softmax", make_softmax, 4 }, { "norm", make_norm, 5 },
 };
 const int math_maker_count = COUNT(math_makers);

@@ -1,8 +1,6 @@
 /* Makers of ops that move elements: views, cat, casts, what works by index, order. */
 #include "random.h"
 
-#include <stdlib.h>
-
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 static double largest(double a, double b)
@@ -216,7 +214,7 @@ static bool make_codes(struct program *p)
 	x = x < 0 ? -1 : add_op(p, OP_CAST, 1, &x, &c);
 	if (x < 0)
 		return false;
-	value_at(p, x)->most *= 1.2;
+	value_at(p, x)->most = value_at(p, x)->special ? 57344 : 1.2 * value_at(p, x)->most; /* infinities saturate */
 	value_at(p, x)->index = 0;
 	value_at(p, x)->partial = false;
 	settle(p, x);

@@ -1,8 +1,6 @@
 /* Random numbers, sources, and what every maker of ops needs. */
 #include "random.h"
 
-#include <math.h>
-
 /* --- numbers --- */
 
 uint64_t rng_next(struct rng *r)
@@ -277,7 +275,7 @@ int operand_of(struct program *p, const struct want *w, int rank, const int64_t 
 static void some_sizes(struct program *p)
 {
 	static const int64_t usual[] = { 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 8, 9, 12 };
-	static const int64_t with_fp8[] = { 16, 16, 32, 48, 3, 4, 5, 8 };
+	static const int64_t with_fp8[] = { 16, 16, 16, 32, 32, 48, 5, 8 };
 	bool empty = rng_chance(&p->rng, 4);
 	for (int i = 0; i < 5; i++)
 		p->sizes[i] = p->recipe != RECIPE_NONE ? with_fp8[rng_below(&p->rng, 8)] : usual[rng_below(&p->rng, 15)];
@@ -340,10 +338,11 @@ struct program *program_create(uint64_t seed)
 	p->seed = seed;
 	p->rng.state = seed * 0x2545f4914f6cdd1du;
 	p->context = context_create(&none);
+	p->exact = rng_chance(&p->rng, 30);
 	int64_t recipe = rng_below(&p->rng, 10);
-	p->exact = rng_chance(&p->rng, 30) || recipe >= 7; /* else a code may flip */
 	p->recipe = recipe < 7 ? RECIPE_NONE : recipe < 8 ? RECIPE_TENSOR : RECIPE_ROW;
 	p->pow2 = rng_chance(&p->rng, 25);
+	p->whole_scales = rng_chance(&p->rng, 60);
 	some_sizes(p);
 	int sources = 1 + (int)rng_below(&p->rng, 3), steps = 3 + (int)rng_below(&p->rng, 12);
 	for (int i = 0; i < sources; i++)
