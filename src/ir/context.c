@@ -205,7 +205,7 @@ static bool same_attr(const struct attr *a, const struct attr *b)
 		return false;
 	switch (attr_kind((enum attr_key)a->key)) {
 	case AK_INTS:
-		return memcmp(a->u.ints, b->u.ints, sizeof(int64_t) * a->count) == 0;
+		return a->count == 0 || memcmp(a->u.ints, b->u.ints, sizeof(int64_t) * a->count) == 0;
 	case AK_PLACEMENT:
 		return placement_equal(a->u.place, b->u.place);
 	case AK_TENSOR:

@@ -14,8 +14,8 @@
  */
 #include "random.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define DEFAULT_COUNT 200
+#ifdef __SANITIZE_THREAD__
+#define DEFAULT_COUNT 300
 #else
 #define DEFAULT_COUNT 2000
 #endif
