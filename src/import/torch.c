@@ -117,6 +117,8 @@ static enum fs_status bind_tensor(struct import *im, struct scope *s, struct sto
 		return bad(im, "an input without a name or a type:", name);
 	if (dims_shape(im, meta, &t) != FS_OK)
 		return diag_prefix(im->diag, "input '%s'", name);
+	if (dims_complex(meta))
+		return diag_set(im->diag, FS_UNSUPPORTED, "input '%s' is complex: give its parts (torch.view_as_real)", name);
 	struct stored *stored = k->source == FROM_INPUT ? NULL : stored_find(store, canonical(im, target));
 	uint32_t value = stored == NULL ? 0 : stored->value;
 	if (value != 0) {
@@ -244,6 +246,8 @@ static enum fs_status output_named(struct import *im, const struct scope *s, con
 		return diag_set(im->diag, FS_UNSUPPORTED, "output '%s' is not supported", name);
 	if (v->kind != VALUE_TENSOR)
 		return FS_OK;
+	if (node_is(v->imaginary))
+		return diag_set(im->diag, FS_UNSUPPORTED, "output '%s' is complex: give its parts (torch.view_as_real)", name);
 	if (v->stale)
 		return diag_set(im->diag, FS_UNSUPPORTED,
 				"output '%s', a view whose tensor was changed in place, is not supported", name);

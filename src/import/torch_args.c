@@ -64,7 +64,8 @@ static struct node_id named(struct call *c, const char *name)
 	} else if (v->stale) {
 		call_lacks(c, "%s of a view or copy whose tensor was changed in place before ('%s')", c->text, name);
 	} else {
-		return c->scope->autocast == DT_NONE ? v->node : autocast(c, v->node);
+		struct node_id n = c->imaginary && node_is(v->imaginary) ? v->imaginary : v->node;
+		return c->scope->autocast == DT_NONE ? n : autocast(c, n);
 	}
 	return NODE_NONE;
 }

@@ -307,6 +307,12 @@ bool dims_named(struct import *im, const json_t *graph, const char *name, struct
 	return false;
 }
 
+bool dims_complex(const json_t *meta)
+{
+	const json_t *inner = json_object_get(meta, "meta");
+	return json_integer_value(json_object_get(inner != NULL ? inner : meta, "dtype")) == COMPLEX64;
+}
+
 enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *out)
 {
 	const json_t *inner = json_object_get(meta, "meta"), *size;
@@ -316,7 +322,7 @@ enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *ou
 	*out = (struct type){ .dtype = DT_NONE };
 	if (!json_is_integer(dtype) || !json_is_array(sizes))
 		return diag_set(im->diag, FS_INVALID, "a tensor without 'dtype' or 'sizes'");
-	out->dtype = (uint8_t)dtype_from_torch(json_integer_value(dtype));
+	out->dtype = dims_complex(meta) ? DT_F32 : (uint8_t)dtype_from_torch(json_integer_value(dtype));
 	if (out->dtype == DT_NONE)
 		return diag_set(im->diag, FS_UNSUPPORTED, "element type %lld of torch.export is not supported",
 				(long long)json_integer_value(dtype));

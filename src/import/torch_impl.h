@@ -49,6 +49,7 @@ struct value {
 	enum value_kind kind;
 	enum value_source source;
 	struct node_id node;
+	struct node_id imaginary; /* of a complex tensor, of which node is the real part (torch_complex.c) */
 	int64_t i; /* VALUE_INT, VALUE_BOOL */
 	double f;  /* VALUE_FLOAT */
 	const char *name;   /* borrowed from the file */
@@ -78,7 +79,7 @@ struct scope {
 struct lack { const char *what; struct prov_id at; };
 
 /* What a handler gives: a node and its view steps, or (of an inlined graph) a value. */
-struct result { struct node_id node; uint32_t value; const struct step *steps; int step_count; };
+struct result { struct node_id node, imaginary; uint32_t value; const struct step *steps; int step_count; };
 
 struct symbol { const char *name; int64_t value; bool known, bound, noted; };
 
@@ -126,6 +127,7 @@ struct call {
 	const json_t *json;
 	struct prov_id prov;
 	bool in_place;
+	bool imaginary; /* complex operands are read as their imaginary parts, not their real ones */
 	int args;
 	struct argument *arg;
 	uint32_t first_result;
@@ -218,6 +220,15 @@ enum fs_status dims_finish(struct import *im, const struct scope *s);
 enum fs_status dims_shape(struct import *im, const json_t *meta, struct type *out);
 /* Where --dim binds a size: what tracing took for granted of sizes ("guards_code") must hold (torch_guards.c). */
 enum fs_status guards_check(struct import *im, const json_t *program);
+
+#define COMPLEX64 10 /* the element type's number in the file */
+/* The file says that this tensor is complex; dims_shape gives the type of its parts. */
+bool dims_complex(const json_t *meta);
+
+/* --- complex tensors: two of floats (torch_complex.c) --- */
+
+/* Runs the handler of a call; one with complex operands for both parts, where it can be. */
+void import_call(struct call *c);
 
 /* --- values (torch_value.c) --- */
 

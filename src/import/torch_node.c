@@ -59,7 +59,7 @@ static const char *first_name(const json_t *outputs)
 
 /* --- results --- */
 
-static void check_type(struct call *c, const char *name, struct node_id n)
+static void check_type(struct call *c, const char *name, struct node_id n, bool complex)
 {
 	struct type given;
 	const struct type *made = type_of(c, n);
@@ -72,7 +72,7 @@ static void check_type(struct call *c, const char *name, struct node_id n)
 		diag_prefix(c->im->diag, "%s", name);
 		return;
 	}
-	if (given.dtype == made->dtype && given.rank == made->rank &&
+	if (dims_complex(meta) == complex && given.dtype == made->dtype && given.rank == made->rank &&
 	    memcmp(given.dim, made->dim, sizeof(given.dim[0]) * given.rank) == 0)
 		return;
 	type_text(made, context_mesh(c->im->context), is, sizeof(is));
@@ -106,6 +106,8 @@ static void share_result(struct call *c, uint32_t made, const struct result *r)
 {
 	struct import *im = c->im;
 	enum alias how = r->value ? SAME : c->in_place ? SAME : c->target->alias;
+	if (how != FRESH && node_is(im->values.items[made].imaginary))
+		how = PERHAPS; /* what is written to a part is not followed */
 	uint32_t with = r->value ? r->value : how == FRESH ? 0 : first_operand(c);
 	if (with == 0 || im->values.items[with].kind != VALUE_TENSOR)
 		return;
@@ -136,7 +138,8 @@ static void name_result(struct call *c, const char *name, const struct result *r
 	if (lost)
 		return;
 	v->node = r->value ? im->values.items[r->value].node : r->node;
-	check_type(c, name, v->node);
+	v->imaginary = r->value ? im->values.items[r->value].imaginary : r->imaginary;
+	check_type(c, name, v->node, node_is(v->imaginary));
 	share_result(c, made, r);
 }
 
@@ -260,7 +263,7 @@ static enum fs_status run(struct call *c)
 		return name_results(c);
 	}
 	c->im->steps.count = 0;
-	c->target->import(c);
+	import_call(c);
 	check_arguments(c);
 	if (c->in_place)
 		store_in_place(c);

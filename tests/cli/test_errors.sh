@@ -72,6 +72,12 @@ compile $guarded --dim s77=2
 err_has "$relies (L['x'].size()[0] // 2) != 1"
 compile tests/data/dims/branch/model.json --dim s6=9 # torch took the branch of even sizes; a strict export
 err_has "branch/model.json: the export does not hold for these sizes; it relies on: (L['flat_args'][0].size()[0] % 2) == 0"
+sed 's/aten.view_as_real.default/aten.exp.default/' tests/data/dims/rotary/model.json >"$work/complex.json"
+compile "$work/complex.json"
+err_has 'aten.exp.default of complex numbers is not supported, at '
+sed 's/aten.view_as_complex.default/aten.view_as_real.default/' tests/data/dims/rotary/model.json >"$work/complex.json"
+compile "$work/complex.json"
+err_has 'aten.view_as_real.default of real numbers is not supported, at '
 compile "$work/mlp.json" --target tpu
 err "--target 'tpu' is unknown; there are h100, h200, b200 and cpu"
 compile "$work/mlp.json" --reduce-dtype f16

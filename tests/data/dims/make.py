@@ -66,6 +66,23 @@ class Guarded(nn.Module):
         return self.fc2(F.relu(self.fc1(x.view(x.shape[0] // 2, 32)))), y.sum(1)
 
 
+class Rotary(nn.Module):
+    """Rotary embeddings in complex numbers: of positions, moved, scaled, multiplied by complex and by real."""
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x):
+        seq = x.shape[1]
+        angle = torch.outer(torch.arange(seq).float(), 10000 ** (-torch.arange(4) / 4))
+        turn = torch.polar(torch.ones_like(angle), angle) * 1.25
+        q = torch.view_as_complex(self.fc1(x).unflatten(-1, (4, 4, 2)))
+        q = q.transpose(1, 2) * turn[None, :, :].to(x.device)
+        mean = torch.complex(angle, -angle)[:1].expand(seq, 4) * angle
+        h = torch.view_as_real(q).flatten(3) + torch.view_as_real(mean).flatten(1)
+        return self.fc2(h.transpose(1, 2).flatten(2)), torch.view_as_real(torch.cat([q, q], 2)[:, 0, -2:])
+
+
 class Pool(nn.Module):
     """Means of windows, of one dim and of two."""
     def __init__(self):
@@ -139,6 +156,10 @@ def guarded_inputs(rows, more):
     return {'x': torch.randn(rows, 16), 'y': torch.randn(more, 16)}
 
 
+def rotary_inputs(batch, seq):
+    return {'x': torch.randn(batch, seq, 16)}
+
+
 def pool_inputs(batch):
     return {'x': torch.randn(batch, 12, 16)}
 
@@ -159,6 +180,7 @@ CASES = {
                [(2,), (7,)]),
     'pairs': (Pairs, pairs_inputs, (4,), {'x': {0: 2 * HALF}}, [(3,), (9,)]),
     'guarded': (Guarded, guarded_inputs, (8, 9), {'x': {0: Dim.AUTO}, 'y': {0: Dim.AUTO}}, [(6, 6), (10, 13)]),
+    'rotary': (Rotary, rotary_inputs, (3, 6), {'x': {0: Dim('batch'), 1: Dim('seq', min=2)}}, [(1, 2), (5, 7)]),
     'pool': (Pool, pool_inputs, (2,), {'x': {0: Dim('batch')}}, [(1,), (3,)]),
 }
 
