@@ -132,19 +132,19 @@ void aten_baddbmm(struct call *c)
 /* --- fp8 --- */
 
 /* A scale of one element has rank 0. */
-static struct node_id scale(struct call *c, const char *name)
+static struct node_id as_scale(struct call *c, struct node_id s)
 {
-	struct node_id s = arg_tensor(c, name);
 	return type_count(type_of(c, s)) == 1 ? emit_reshape(c, s, 0, NULL) : s;
 }
 
-void aten_scaled_mm(struct call *c)
+/* A bias is added to what was rounded. */
+static void give_scaled(struct call *c, struct node_id scale_a, struct node_id scale_b)
 {
 	struct attrs a = { 0 };
 	struct node_id in[4] = { arg_tensor(c, "self") };
 	in[1] = arg_tensor(c, "mat2");
-	in[2] = scale(c, "scale_a");
-	in[3] = scale(c, "scale_b");
+	in[2] = as_scale(c, scale_a);
+	in[3] = as_scale(c, scale_b);
 	enum dtype t = arg_dtype(c, "out_dtype", DT_BF16);
 	attrs_string(&a, ATTR_EQ, "mk,kn->mn");
 	attrs_int(&a, ATTR_DTYPE, t);
@@ -152,4 +152,38 @@ void aten_scaled_mm(struct call *c)
 	if (arg_has(c, "bias"))
 		n = emit_cast(c, emit2(c, OP_ADD, n, arg_tensor(c, "bias")), t);
 	give(c, n);
+}
+
+void aten_scaled_mm(struct call *c)
+{
+	struct node_id scale_a = arg_tensor(c, "scale_a");
+	give_scaled(c, scale_a, arg_tensor(c, "scale_b"));
+}
+
+/* ScalingType of torch.nn.functional. */
+enum { TENSOR_WISE, ROW_WISE };
+
+/* The one scale of an operand: of the tensor or of its rows, in plain order. */
+static struct node_id only_scale(struct call *c, const char *name, const char *recipe, const char *swizzle)
+{
+	struct node_id *scale;
+	int64_t kind[MAX_RANK], order[MAX_RANK];
+	int count = arg_tensors(c, name, &scale), kinds = arg_ints(c, recipe, kind, MAX_RANK);
+	int orders = arg_ints(c, swizzle, order, MAX_RANK);
+	if (!failed(c) && (count != 1 || kinds != 1 || (kind[0] != TENSOR_WISE && kind[0] != ROW_WISE)))
+		call_lacks(c, "%s with scales other than one a tensor or one a row", c->text);
+	if (!failed(c) && orders > 0 && order[0] != 0)
+		call_lacks(c, "%s with swizzled scales", c->text);
+	return failed(c) ? NODE_NONE : scale[0];
+}
+
+void aten_scaled_mm_v2(struct call *c)
+{
+	int64_t dims[2];
+	struct node_id scale_a = only_scale(c, "scale_a", "recipe_a", "swizzle_a");
+	struct node_id scale_b = only_scale(c, "scale_b", "recipe_b", "swizzle_b");
+	if (arg_ints(c, "contraction_dim", dims, 2) > 0)
+		call_lacks(c, "%s with contraction_dim", c->text);
+	if (!failed(c))
+		give_scaled(c, scale_a, scale_b);
 }

@@ -110,7 +110,9 @@ static const char *recipe_asked(const struct compile *c, const struct aliases *a
 static const char *refusal(struct graph *g, struct node_id n, int weight, const struct matmul_report *r)
 {
 	if (weight < 0)
-		return "no operand is a 2-D parameter";
+		return codes_under(g, graph_operand(g, n, 0)) || codes_under(g, graph_operand(g, n, 1))
+			? "fp8 codes with scales of blocks, or along K: in high precision"
+			: "no operand is a 2-D parameter";
 	const struct type *t = graph_type(g, n);
 	if (!dtype_is_float((enum dtype)t->dtype) || t->dtype == DT_F64)
 		return "not a matmul of f32, bf16 or f16";
@@ -127,6 +129,12 @@ static const char *swapped_reason(const struct graph *g, struct node_id n, int w
 	return stored_operand(g, n, weight, &s) ? "the weight's codes and scale as stored" : "";
 }
 
+static const char *unasked_reason(const struct graph *g, struct node_id n, int weight)
+{
+	struct stored s;
+	return weight >= 0 && stored_operand(g, n, weight, &s) ? "not asked for; the weight is stored as fp8 codes" : "not asked for";
+}
+
 static struct node_id assign(struct rebuild *r, struct compile *c, struct node_id n, uint32_t *hits)
 {
 	const struct graph *g = r->from;
@@ -140,7 +148,7 @@ static struct node_id assign(struct rebuild *r, struct compile *c, struct node_i
 		report.module = names.at[names.count - 1];
 	const char *reason = graph_string(g, n, ATTR_REASON), *lifted = reason ? graph_string(g, n, ATTR_RECIPE) : NULL;
 	const char *asked = recipe_asked(c, &names, lifted, hits);
-	report.reason = strcmp(asked, "none") == 0 ? "not asked for"
+	report.reason = strcmp(asked, "none") == 0 ? unasked_reason(g, n, weight)
 			: asked == lifted	    ? NULL
 						    : refusal((struct graph *)r->from, n, weight, &report);
 	if (report.reason == NULL) {

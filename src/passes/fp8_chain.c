@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define MAX_CHAIN 64
-#define LARGEST_EPS 1e-6 /* of an amax: below it any scale does */
+#define LARGEST_EPS 1.000001e-12 /* of an amax, as the recipes have it: below it any scale does */
 
 static bool is_fp8(const struct graph *g, struct node_id n)
 {
@@ -119,6 +119,31 @@ bool stored_operand(const struct graph *g, struct node_id product, int side, str
 		if (t->dim[i] != 1 && equation_role(&e, e.letter[side][dim_after(g, out, i)]) == ROLE_K)
 			return false;
 	return true;
+}
+
+/* Under casts, copies and views. */
+static bool is_codes(const struct graph *g, struct node_id n)
+{
+	while (!is_fp8(g, n)) {
+		enum op op = graph_op(g, n);
+		if (op != OP_CAST && op != OP_COPY && op != OP_RESHAPE && op != OP_PERMUTE)
+			return false;
+		n = graph_operand(g, n, 0);
+	}
+	return true;
+}
+
+bool codes_under(const struct graph *g, struct node_id n)
+{
+	for (int i = 0; i < MAX_CHAIN && !is_codes(g, n); i++) {
+		enum op op = graph_op(g, n);
+		if (op == OP_MUL && is_codes(g, graph_operand(g, n, 1)))
+			return true;
+		if (op != OP_CAST && op != OP_COPY && op != OP_RESHAPE && op != OP_PERMUTE && op != OP_MUL && op != OP_DIV)
+			return false;
+		n = graph_operand(g, n, 0);
+	}
+	return is_codes(g, n);
 }
 
 /* --- numbers --- */
@@ -342,6 +367,12 @@ static bool quantizes(const struct graph *g, struct node_id n, int x, struct nod
 
 bool dynamic_find(const struct graph *g, struct node_id codes, struct node_id factor, struct dynamic *out)
 {
+	if (graph_op(g, codes) == OP_PARAM || graph_op(g, codes) == OP_CONST)
+		out->why = "stored";
+	else if (graph_type(g, codes)->dtype != DT_E4M3)
+		out->why = "not e4m3";
+	else
+		out->why = "scale is not 448/amax of it";
 	if (graph_op(g, codes) != OP_CAST || graph_type(g, codes)->dtype != DT_E4M3)
 		return false;
 	struct node_id n = unclamped(g, graph_operand(g, codes, 0), 448);
@@ -354,21 +385,18 @@ bool dynamic_find(const struct graph *g, struct node_id codes, struct node_id fa
 
 /* --- what the report says --- */
 
-static const char *const reasons[2][2] = {
-	{ "lifted from aten._scaled_mm", "lifted from aten._scaled_mm; codes of the second operand kept" },
-	{ "lifted from aten._scaled_mm; codes of the first operand kept", "lifted from aten._scaled_mm; codes kept" },
-};
-
-const char *lifted_reason(const bool kept[2])
+const char *lifted_reason(struct context *c, const char *const kept[2])
 {
-	return reasons[kept[0]][kept[1]];
+	char text[256] = "lifted from aten._scaled_mm";
+	for (int k = 0; k < 2; k++)
+		if (kept[k] != NULL)
+			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s (%s)",
+				 k == 1 && kept[0] ? ", " : "; codes kept: ", k == 0 ? "a" : "b", kept[k]);
+	return context_intern(c, text);
 }
 
 bool lifted_keeps(const char *reason, int side)
 {
-	for (int i = 0; i < 2; i++)
-		for (int k = 0; k < 2; k++)
-			if (strcmp(reason, reasons[i][k]) == 0)
-				return side == 0 ? i == 1 : k == 1;
-	return false;
+	const char *kept = strstr(reason, "codes kept: ");
+	return kept != NULL && strstr(kept, side == 0 ? " a (" : " b (") != NULL;
 }

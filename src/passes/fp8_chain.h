@@ -21,18 +21,22 @@ bool stored_find(const struct graph *g, struct node_id n, struct stored *out);
 /* The same of operand `side` of a product; one scale may not change along what is contracted. */
 bool stored_operand(const struct graph *g, struct node_id product, int side, struct stored *out);
 
+/* Is n codes in some form, scaled in any way? */
+bool codes_under(const struct graph *g, struct node_id n);
+
 /* Where codes come from that a graph computes: x times FP8_MAX over its amax. */
 struct dynamic {
 	struct node_id x; /* in its own dtype */
 	int dim;          /* the dim over which each row has its amax; -1: one for the tensor */
 	bool pow2;
+	const char *why; /* it is not so */
 };
 
-/* Is `codes` x * scale, clamped and cast to e4m3, with `factor` 1/scale? */
+/* Is `codes` x * scale, clamped and cast to e4m3, with `factor` 1/scale?  Sets out->why in any case. */
 bool dynamic_find(const struct graph *g, struct node_id codes, struct node_id factor, struct dynamic *out);
 
-/* The reason that a lifted product gives the report, by whose codes stay as they are; and back. */
-const char *lifted_reason(const bool kept[2]);
+/* The reason that a lifted product gives the report: why operands a and b keep their codes (NULL: they do not). */
+const char *lifted_reason(struct context *c, const char *const kept[2]);
 bool lifted_keeps(const char *reason, int side);
 
 #endif

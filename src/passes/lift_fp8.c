@@ -69,6 +69,7 @@ static bool read_side(const struct graph *g, struct node_id n, const struct equa
 	}
 	if (!dynamic_find(g, codes, graph_operand(g, n, 2 + k), &s->from))
 		return false;
+	s->from.why = "amax is along another dim";
 	return s->from.dim < 0 || s->from.dim == dim;
 }
 
@@ -192,8 +193,10 @@ static struct node_id lift(struct rebuild *r, struct node_id n, struct equation 
 	struct prov_id prov = graph_node(g, n)->prov, here = rebuild_prov(r, n);
 	for (int k = 0; k < 2; k++)
 		side[k].lifted = read_side(g, n, &e, k, &side[k]);
-	if (kinds_differ(side))
+	if (kinds_differ(side)) {
 		side[1].lifted = false;
+		side[1].from.why = "scaled in another way than a";
+	}
 	enum dtype common = common_dtype(g, n, side);
 	for (int k = 0; k < 2; k++) {
 		in[k] = side[k].lifted ? emit_lifted(r, &side[k], here) : emit_stored(r, n, k, &side[k], here);
@@ -205,7 +208,8 @@ static struct node_id lift(struct rebuild *r, struct node_id n, struct equation 
 	if (graph_type(g, n)->dtype != common)
 		attrs_int(&a, ATTR_DTYPE, graph_type(g, n)->dtype);
 	attrs_string(&a, ATTR_RECIPE, context_intern(g->context, recipe_of(g, n, side)));
-	attrs_string(&a, ATTR_REASON, context_intern(g->context, lifted_reason((bool[]){ !side[0].lifted, !side[1].lifted })));
+	const char *kept[2] = { side[0].lifted ? NULL : side[0].from.why, side[1].lifted ? NULL : side[1].from.why };
+	attrs_string(&a, ATTR_REASON, lifted_reason(g->context, kept));
 	return graph_emit(r->to, OP_MATMUL, in, 2, &a, prov);
 }
 
@@ -234,7 +238,7 @@ static enum fs_status lift_node(struct rebuild *r, struct node_id n, struct diag
 		return FS_OK;
 	}
 	node_describe(g, n, where, sizeof(where));
-	return diag_set(d, FS_UNSUPPORTED, "%s: aten._scaled_mm with scales of blocks is not supported; one scale a tensor or one a "
+	return diag_set(d, FS_UNSUPPORTED, "%s: aten._scaled_mm with scales of blocks or along K is not supported; one a tensor or one a "
 			"row is", where);
 }
 

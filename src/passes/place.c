@@ -175,12 +175,29 @@ static bool means_table(const struct place *p, const struct style *style, const 
 	return style->embedding;
 }
 
+/* Does the module hold codes, too?  Then n, of no more elements, may be their scale in some form. */
+static bool beside_codes(const struct place *p, struct node_id n)
+{
+	const struct graph *g = p->g;
+	const char *module = module_of(p, graph_string(g, n, ATTR_NAME));
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id other = { i };
+		if (is_parameter(g, other) && dtype_class((enum dtype)graph_type(g, other)->dtype) == DC_FP8 &&
+		    type_count(graph_type(g, n)) <= type_count(graph_type(g, other)) &&
+		    module_of(p, graph_string(g, other, ATTR_NAME)) == module)
+			return !node_same(n, other);
+	}
+	return false;
+}
+
 static enum fs_status style_parameter(struct place *p, const struct style *style, int axis, struct node_id n,
 				      const char *pattern, const param_users *users, struct diag *d)
 {
 	struct param_use u;
 	style_uses(p->g, n, users, &u);
 	int dim = style_dim(style, &u, means_table(p, style, pattern, users));
+	if (dim == STYLE_NO_ROLE && beside_codes(p, n))
+		return FS_OK; /* as without a rule: replicated */
 	p->matched[n.i] = true;
 	if (dim == STYLE_NO_ROLE)
 		return diag_set(d, FS_INVALID, "style %s needs the weight of a matmul or an embedding, and '%s' is none; "

@@ -44,8 +44,28 @@ void style_names(char *out, size_t size)
 		snprintf(out + strlen(out), size - strlen(out), "%s%s", i ? ", " : "", styles[i].name);
 }
 
+static bool same_shape(const struct type *s, const struct type *t)
+{
+	return s->rank == t->rank && memcmp(s->dim, t->dim, sizeof(s->dim[0]) * s->rank) == 0;
+}
+
+/* The dim of the parameter that dim `dim` of a form of it, reshaped perhaps, is (part of); -1: of one element. */
+static int dim_of_param(const struct type *param, const struct type *form, int dim)
+{
+	int64_t stride = 1, whole = 1;
+	if (same_shape(param, form))
+		return dim;
+	for (int i = dim + 1; i < form->rank; i++)
+		stride *= form->dim[i];
+	for (int i = param->rank - 1; i >= 0; i--)
+		if (stride < (whole *= param->dim[i]))
+			return form->dim[dim] > 1 ? i : -1;
+	return -1;
+}
+
 /* The first product says what the dims are: those of a backward pass, which come later, contract others. */
-static void matmul_use(const struct graph *g, struct node_id user, struct node_id param, struct param_use *out)
+static void matmul_use(const struct graph *g, struct node_id user, struct node_id param, struct node_id value,
+		       struct param_use *out)
 {
 	struct equation e;
 	struct diag d = { 0 };
@@ -53,20 +73,17 @@ static void matmul_use(const struct graph *g, struct node_id user, struct node_i
 		return;
 	if (equation_parse(&e, graph_string(g, user, ATTR_EQ), &d) != FS_OK)
 		BUG("%s", d.text);
-	int side = node_same(graph_operand(g, user, 1), param) ? 1 : 0;
+	int side = node_same(graph_operand(g, user, 1), value) ? 1 : 0;
 	for (int i = e.rank[side] - 1; i >= 0; i--) {
 		enum letter_role role = equation_role(&e, e.letter[side][i]);
-		if (role == ROLE_K)
-			out->dim_k = i;
-		else if (role == ROLE_M || role == ROLE_N)
-			out->dim_n = i;
+		int dim = dim_of_param(graph_type(g, param), graph_type(g, value), i);
+		if (role == ROLE_K && dim >= 0)
+			out->dim_k = dim;
+		else if ((role == ROLE_M || role == ROLE_N) && dim >= 0)
+			out->dim_n = dim;
 	}
-}
-
-static bool same_shape(const struct graph *g, struct node_id a, struct node_id b)
-{
-	const struct type *s = graph_type(g, a), *t = graph_type(g, b);
-	return s->rank == t->rank && memcmp(s->dim, t->dim, sizeof(s->dim[0]) * s->rank) == 0;
+	if (out->dim_n == out->dim_k)
+		out->dim_n = out->dim_k = -1;
 }
 
 static bool is_fp8(const struct graph *g, struct node_id n)
@@ -74,11 +91,12 @@ static bool is_fp8(const struct graph *g, struct node_id n)
 	return dtype_class((enum dtype)graph_type(g, n)->dtype) == DC_FP8;
 }
 
-/* Is the user but another form of the parameter: a cast, a copy, or codes times their scale? */
+/* Is the user but another form of the parameter: a cast, a copy, or codes times their scale, in blocks perhaps? */
 static bool is_form(const struct graph *g, struct node_id param, struct node_id user)
 {
 	enum op op = graph_op(g, user);
-	return op == OP_CAST || op == OP_COPY || ((op == OP_MUL || op == OP_DIV) && is_fp8(g, param) && same_shape(g, param, user));
+	bool scaled = (op == OP_MUL || op == OP_DIV) && type_count(graph_type(g, user)) == type_count(graph_type(g, param));
+	return op == OP_CAST || op == OP_COPY || (is_fp8(g, param) && (op == OP_RESHAPE || scaled));
 }
 
 /* Does the user scale codes by `value`? */
@@ -129,7 +147,7 @@ void style_uses(const struct graph *g, struct node_id param, const param_users *
 		const struct param_user *p = &users->items[i];
 		enum op op = graph_op(g, p->user);
 		if (op == OP_MATMUL)
-			matmul_use(g, p->user, p->value, out);
+			matmul_use(g, p->user, param, p->value, out);
 		out->embedding |= op == OP_EMBEDDING && node_same(graph_operand(g, p->user, 0), p->value);
 		out->bias |= op == OP_ADD && out->rank == 1;
 		out->scale |= scales_codes(g, p->user, p->value);
