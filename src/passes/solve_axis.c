@@ -15,6 +15,7 @@
  * tables) are R and have no variables, unless they are large.  Ops with equal attributes, types and labels on the other axes
  * share a class: strategies, times and tables are made once.
  */
+#include "fp8_chain.h"
 #include "solve_axis.h"
 
 #include <stdlib.h>
@@ -40,7 +41,8 @@ static bool source_carries(const struct work *w, struct node_id n)
 /* A parameter or constant, in any form. */
 static bool is_given(const struct graph *g, struct node_id n)
 {
-	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY || graph_op(g, n) == OP_RESHAPE || graph_op(g, n) == OP_EXPAND)
+	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY || graph_op(g, n) == OP_RESHAPE || graph_op(g, n) == OP_EXPAND ||
+	       graph_op(g, n) == OP_RECIPROCAL)
 		n = graph_operand(g, n, 0);
 	return op_is_source(graph_op(g, n)) && graph_op(g, n) != OP_INPUT;
 }
@@ -55,6 +57,8 @@ static bool is_hard(const struct work *w, struct node_id n)
 	case OP_COPY:
 	case OP_PERMUTE:
 		return w->hard[graph_operand(w->s->g, n, 0).i];
+	case OP_RESHAPE: /* codes and scales of blocks */
+		return w->hard[graph_operand(w->s->g, n, 0).i] && codes_under(w->s->g, n);
 	case OP_MUL:
 	case OP_DIV: /* codes and their scale */
 		return (w->hard[graph_operand(w->s->g, n, 0).i] && is_given(w->s->g, graph_operand(w->s->g, n, 1))) ||

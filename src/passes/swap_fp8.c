@@ -460,7 +460,8 @@ static struct node_id swap_node(struct swap *s, struct node_id n)
 	const struct graph *g = s->r.from;
 	struct recipe recipe;
 	if (graph_op(g, n) == OP_MATMUL) {
-		bool asked = wanted(s, n, &recipe), refused = asked && s->c->fp8_auto && !pays(s, n);
+		bool asked = wanted(s, n, &recipe), lifted = graph_string(g, n, ATTR_REASON) != NULL;
+		bool refused = asked && !lifted && s->c->fp8_auto && !pays(s, n); /* the graph's own fp8 stays */
 		return asked && !refused ? swap_matmul(s, n, &recipe) : plain_matmul(s, n, refused);
 	}
 	if (graph_node(g, n)->count == 1 && s->wide[graph_operand(g, n, 0).i] != 0)

@@ -113,6 +113,24 @@ class Blocks(nn.Module):
         return F.linear(x, w.reshape(n, k).to(x.dtype))
 
 
+class Transposed(nn.Module):
+    """Codes stored [K, N], and one scale of zero."""
+
+    def __init__(self, linear, _):
+        super().__init__()
+        w = linear.weight.detach().float()
+        scale = w.abs().amax(1, keepdim=True) / MAX
+        self.weight = nn.Parameter((w / scale).to(E4M3).t().contiguous(), requires_grad=False)
+        self.weight_scale = nn.Parameter(scale.t().contiguous(), requires_grad=False)
+        self.weight_scale[0, 3] = 0
+
+    def forward(self, x):
+        x2 = x.reshape(-1, x.shape[-1])
+        qx, fx = quantized(x2, row_scale(x2))
+        y = torch._scaled_mm(qx, self.weight.t().contiguous().t(), fx, self.weight_scale, out_dtype=x.dtype)
+        return y.reshape(*x.shape[:-1], -1)
+
+
 class Traced(nn.Module):
     """A torchao training layer as the ops that it does: torch.export cannot take its tensors apart."""
 
@@ -198,6 +216,7 @@ CASES = {
     'functional': (BF16, False, 'rowwise', LIFTED, 70, lambda m, x: functional(m)),
     'stored_tensor': (BF16, True, 'tensorwise', STORED, 50, lambda m, x: stored(m)),
     'stored_rows': (BF16, False, 'rowwise', STORED, 70, lambda m, x: stored(m, rows=True)),
+    'transposed': (BF16, False, 'rowwise', STORED, 70, lambda m, x: changed(m, Transposed)),
     'static_input': (BF16, False, 'tensorwise', GIVEN, 70, lambda m, x: stored(m, static=True)),
     'dequantized': (BF16, True, 'none', PLAIN, 45, lambda m, x: stored(m, rows=True, dequantize=True)),
     'blocks': (BF16, False, 'none', 'not asked for', 45, lambda m, x: changed(m, Blocks)),
@@ -233,6 +252,9 @@ def make(out, name, dtype, bias, recipe, reason, least, change):
     m = Mlp(dtype, bias)
     high = copy.deepcopy(m)
     x = torch.randn(2, 16, HIDDEN).to(dtype)
+    if name == 'transposed':
+        x = x.reshape(2, 2, 8, HIDDEN)
+        x[1, 0, 5] = 0
     m = change(m.eval(), x)
     with torch.no_grad():
         y, reference = m(x), high(x)
