@@ -58,6 +58,61 @@ static bool scale_fits(const struct graph *g, struct node_id cast, struct node_i
 	return true;
 }
 
+/* Scales of the elements of `from`, in the groups of dims that `from` and `to` have in common: of all dims of one, or none. */
+static bool reshape_scale(const struct type *from, const struct type *to, struct type *scale)
+{
+	struct type out = *scale;
+	out.rank = to->rank;
+	for (int i = 0, j = 0; i < from->rank || j < to->rank;) {
+		int64_t before = 1, after = 1;
+		int first = j;
+		bool each = false, one = false;
+		do {
+			if (i < from->rank && (before <= after || j == to->rank)) {
+				each |= scale->dim[i] > 1;
+				one |= scale->dim[i] == 1 && from->dim[i] > 1;
+				before *= from->dim[i++];
+			} else if (j < to->rank) {
+				after *= to->dim[j++];
+			} else {
+				return false;
+			}
+		} while (before != after);
+		if (each && one)
+			return false;
+		for (int k = first; k < j; k++)
+			out.dim[k] = each ? to->dim[k] : 1;
+	}
+	*scale = out;
+	return true;
+}
+
+bool stored_scale_step(const struct graph *g, struct node_id step, struct type *scale)
+{
+	const struct type before = *scale;
+	const int64_t *dims;
+	if (before.rank == 0)
+		return true;
+	if (graph_op(g, step) == OP_RESHAPE)
+		return reshape_scale(graph_type(g, graph_operand(g, step, 0)), graph_type(g, step), scale);
+	if (graph_op(g, step) == OP_PERMUTE)
+		for (int i = 0, count = graph_ints(g, step, ATTR_DIMS, &dims); i < count; i++)
+			scale->dim[i] = before.dim[dims[i]];
+	return true;
+}
+
+/* The scale after the outer steps; false: they cannot be taken. */
+static bool outer_scale(const struct graph *g, const struct stored *s, struct type *scale)
+{
+	*scale = *graph_type(g, s->scale);
+	if (type_count(scale) == 1)
+		scale->rank = 0;
+	for (int i = s->inner; i < s->steps; i++)
+		if (!stored_scale_step(g, s->step[i], scale))
+			return false;
+	return true;
+}
+
 /* n is a product or quotient; operand k is to be the codes. */
 static bool stored_product(const struct graph *g, struct node_id n, int k, struct stored *out)
 {
@@ -66,10 +121,8 @@ static bool stored_product(const struct graph *g, struct node_id n, int k, struc
 	s.scale = graph_operand(g, n, 1 - k);
 	s.inner = s.steps - out->steps;
 	s.divides = graph_op(g, n) == OP_DIV;
-	for (int i = s.inner; i < s.steps; i++)
-		if (graph_op(g, s.step[i]) == OP_RESHAPE && type_count(graph_type(g, s.scale)) != 1)
-			return false;
-	if (!is_fp8(g, s.codes) || !scale_fits(g, graph_operand(g, n, k), s.scale))
+	struct type after;
+	if (!is_fp8(g, s.codes) || !scale_fits(g, graph_operand(g, n, k), s.scale) || !outer_scale(g, &s, &after))
 		return false;
 	*out = s;
 	return true;
@@ -89,21 +142,6 @@ bool stored_find(const struct graph *g, struct node_id n, struct stored *out)
 	return graph_op(g, n) == OP_DIV && stored_product(g, n, 0, out);
 }
 
-/* Where the outer steps put dim `dim` of the scale. */
-static int dim_after(const struct graph *g, const struct stored *s, int dim)
-{
-	const int64_t *dims;
-	for (int i = s->inner; i < s->steps; i++) {
-		int count = graph_op(g, s->step[i]) == OP_PERMUTE ? graph_ints(g, s->step[i], ATTR_DIMS, &dims) : 0;
-		for (int k = 0; k < count; k++)
-			if (dims[k] == dim) {
-				dim = k;
-				break;
-			}
-	}
-	return dim;
-}
-
 bool stored_operand(const struct graph *g, struct node_id product, int side, struct stored *out)
 {
 	struct equation e;
@@ -114,9 +152,11 @@ bool stored_operand(const struct graph *g, struct node_id product, int side, str
 		return true;
 	if (equation_parse(&e, graph_string(g, product, ATTR_EQ), &d) != FS_OK)
 		BUG("%s", d.text);
-	const struct type *t = graph_type(g, out->scale);
-	for (int i = 0; i < t->rank; i++)
-		if (t->dim[i] != 1 && equation_role(&e, e.letter[side][dim_after(g, out, i)]) == ROLE_K)
+	struct type t;
+	if (!outer_scale(g, out, &t))
+		return false;
+	for (int i = 0; i < t.rank; i++)
+		if (t.dim[i] != 1 && equation_role(&e, e.letter[side][i]) == ROLE_K)
 			return false;
 	return true;
 }

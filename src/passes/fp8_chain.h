@@ -21,6 +21,8 @@ bool stored_find(const struct graph *g, struct node_id n, struct stored *out);
 /* The same of operand `side` of a product; one scale may not change along what is contracted. */
 bool stored_operand(const struct graph *g, struct node_id product, int side, struct stored *out);
 
+/* What a step makes of the dims of a scale (rank 0 or as the codes before it); false: a reshape mixes dims with and without. */
+bool stored_scale_step(const struct graph *g, struct node_id step, struct type *scale);
 /* Is n codes in some form, scaled in any way? */
 bool codes_under(const struct graph *g, struct node_id n);
 

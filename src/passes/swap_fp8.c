@@ -223,21 +223,18 @@ static struct node_id step_codes(struct swap *s, struct node_id step, struct nod
 /* The same on their scales. */
 static struct node_id step_factor(struct swap *s, struct node_id step, struct node_id x)
 {
-	const struct type from = *graph_type(s->r.to, x);
-	struct type t = from;
-	const int64_t *dims;
-	if (from.rank == 0 || graph_op(s->r.from, step) != OP_PERMUTE)
-		return from.rank == 0 ? x : move_part(s, step, x);
+	struct type t = *graph_type(s->r.to, x);
+	enum op op = graph_op(s->r.from, step);
 	struct attrs a;
+	if (t.rank == 0 || (op != OP_PERMUTE && op != OP_RESHAPE))
+		return t.rank == 0 ? x : move_part(s, step, x);
+	if (!stored_scale_step(s->r.from, step, &t))
+		BUG("a scale that a reshape mixes");
 	graph_attrs(s->r.from, step, &a);
-	graph_ints(s->r.from, step, ATTR_DIMS, &dims);
-	for (int i = 0; i < t.rank; i++) {
-		t.dim[i] = from.dim[dims[i]];
-		for (int k = 0; k < t.place.count; k++)
-			if (from.place.at[k].dim == dims[i])
-				t.place.at[k].dim = (uint8_t)i;
-	}
-	return graph_emit_typed(s->r.to, OP_PERMUTE, &x, 1, &a, &t, graph_node(s->r.from, step)->prov);
+	if (op == OP_RESHAPE)
+		attrs_ints(&a, ATTR_SHAPE, t.dim, t.rank);
+	t.place = moved_part(&t, graph_type(s->r.from, step));
+	return graph_emit_typed(s->r.to, op, &x, 1, &a, &t, graph_node(s->r.from, step)->prov);
 }
 
 static struct quantized take_stored(struct swap *s, const struct stored *st, struct prov_id prov)

@@ -148,13 +148,19 @@ class Traced(nn.Module):
 
 
 class Mlp(nn.Module):
+    heads = False
+
     def __init__(self, dtype, bias):
         super().__init__()
         self.fc1 = nn.Linear(HIDDEN, MIDDLE, bias=False, dtype=dtype)
         self.fc2 = nn.Linear(MIDDLE, HIDDEN, bias=bias, dtype=dtype)
 
     def forward(self, x):
-        return self.fc2(F.silu(self.fc1(x)))
+        y = F.silu(self.fc1(x))
+        if self.heads:  # attention's views around its output
+            y = y.unflatten(-1, (4, -1)).transpose(1, 2)
+            y = (y * y.amax(-1, keepdim=True)).transpose(1, 2).reshape(*x.shape[:-1], -1)
+        return self.fc2(y)
 
 
 def dynamic(m, **how):
@@ -227,6 +233,8 @@ CASES = {
         m, x, Float8DynamicActivationFloat8WeightConfig(granularity=PerTensor()))),
     'ao_dynamic_rows': (BF16, False, 'rowwise', GIVEN, 70, lambda m, x: inference(
         m, x, Float8DynamicActivationFloat8WeightConfig(granularity=PerRow()))),
+    'ao_heads': (BF16, False, 'rowwise', GIVEN, 70, lambda m, x: inference(
+        m, x, Float8DynamicActivationFloat8WeightConfig(granularity=PerRow()))),
     'ao_static_tensor': (BF16, False, 'tensorwise', GIVEN, 70, lambda m, x: inference(
         m, x, static(PerTensor(), 'convert'), static(PerTensor(), 'prepare'))),
     'ao_static_rows': (BF16, False, 'rowwise', GIVEN, 70, lambda m, x: inference(
@@ -250,6 +258,7 @@ def model_json(program, path):
 def make(out, name, dtype, bias, recipe, reason, least, change):
     torch.manual_seed(len(name))
     m = Mlp(dtype, bias)
+    m.heads = name == 'ao_heads'
     high = copy.deepcopy(m)
     x = torch.randn(2, 16, HIDDEN).to(dtype)
     if name == 'transposed':
