@@ -179,15 +179,16 @@ static bool means_table(const struct place *p, const struct style *style, const 
 static bool beside_codes(const struct place *p, struct node_id n)
 {
 	const struct graph *g = p->g;
-	const char *module = module_of(p, graph_string(g, n, ATTR_NAME));
-	for (uint32_t i = 1; i < g->nodes.count; i++) {
-		struct node_id other = { i };
-		if (is_parameter(g, other) && dtype_class((enum dtype)graph_type(g, other)->dtype) == DC_FP8 &&
-		    type_count(graph_type(g, n)) <= type_count(graph_type(g, other)) &&
-		    module_of(p, graph_string(g, other, ATTR_NAME)) == module)
-			return !node_same(n, other);
+	found_list found = { 0 };
+	bool beside = false;
+	name_index_find(&p->parameters, module_of(p, graph_string(g, n, ATTR_NAME)), &found);
+	for (uint32_t i = 0; i < found.count && !beside; i++) {
+		const struct type *t = graph_type(g, (struct node_id){ found.items[i] });
+		beside = found.items[i] != n.i && dtype_class((enum dtype)t->dtype) == DC_FP8 &&
+			 type_count(graph_type(g, n)) <= type_count(t);
 	}
-	return false;
+	vec_release(&found);
+	return beside;
 }
 
 static enum fs_status style_parameter(struct place *p, const struct style *style, int axis, struct node_id n,
