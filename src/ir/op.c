@@ -10,7 +10,7 @@ static const struct row {
 	bool source, pointwise;
 } rows[OP_COUNT] = {
 	[OP_NONE] = { "none", "", "", "", "", 0, 0, false, false },
-#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, attrs) \
+#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, vjp, attrs) \
 	[OP_##name] = { text, stages, #cost, #lower, attrs, least, most, \
 			__builtin_strcmp(#rule, "rule_source") == 0, __builtin_strcmp(#lower, "pointwise") == 0 },
 #include "ops.def"

@@ -425,7 +425,7 @@ static const struct row {
 	const char *lower;
 } rows[OP_COUNT] = {
 	[OP_NONE] = { rule_none, LINEAR_NONE, "" },
-#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, attrs) \
+#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, vjp, attrs) \
 	[OP_##name] = { rule, LINEAR_##linear, #lower },
 #include "ops.def"
 #undef OP

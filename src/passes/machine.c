@@ -128,7 +128,7 @@ static double sdpa_flops(const struct graph *g, struct node_id n, const int64_t 
 
 enum cost_kind { COST_FREE, COST_BYTES, COST_FLOPS };
 static const uint8_t cost_of[OP_COUNT] = {
-#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, attrs) [OP_##name] = COST_##cost,
+#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, vjp, attrs) [OP_##name] = COST_##cost,
 #include "ops.def"
 #undef OP
 };

@@ -27,7 +27,16 @@ struct solve_stats { uint64_t cost, cells, widest; int sweeps; uint32_t blocks; 
 #define MAX_FORBIDDEN 15
 struct forbidden { int count; struct { struct node_id value; int axis; uint8_t label; } at[MAX_FORBIDDEN]; };
 
+/* --train: what differentiate.c is to do. */
+struct training {
+	bool on;
+	const char *loss;                  /* cross_entropy:LABELS[:OUTPUT], mse:TARGET[:OUTPUT], OUTPUT; NULL: none */
+	VEC(const char *) cotangents;      /* outputs whose gradients are inputs "grad.OUTPUT" */
+	VEC(const char *) input_gradients; /* inputs whose gradients are wanted, too */
+};
+
 struct compile {
+	struct training train;
 	request_list styles;    /* --plan: PATTERN=STYLE or PATTERN=PLACEMENT */
 	request_list places;    /* --place: VALUE=PLACEMENT */
 	request_list recipes;   /* --fp8: RECIPE (pattern NULL) or PATTERN=RECIPE; later ones win */

@@ -25,6 +25,8 @@ const struct pass *pass_find(const char *name)
 
 void compile_release(struct compile *c)
 {
+	vec_release(&c->train.cotangents);
+	vec_release(&c->train.input_gradients);
 	vec_release(&c->styles);
 	vec_release(&c->places);
 	vec_release(&c->recipes);

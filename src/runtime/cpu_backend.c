@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const struct lowering *const lowerings[OP_COUNT] = {
-#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, attrs) \
+#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, vjp, attrs) \
 	[OP_##name] = &lower_##lower,
 #include "ops.def"
 #undef OP

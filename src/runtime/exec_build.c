@@ -68,7 +68,7 @@ enum fs_status exec_emit_node(struct exec *e, struct node_id n, struct diag *d)
 
 static const char *const lowered[OP_COUNT] = {
 	[OP_NONE] = "none",
-#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, attrs) [OP_##name] = #lower,
+#define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, vjp, attrs) [OP_##name] = #lower,
 #include "ops.def"
 #undef OP
 };

@@ -138,6 +138,35 @@ static enum fs_status set_exact(struct cli *c, const char *value, struct diag *d
 	return FS_OK;
 }
 
+static enum fs_status set_train(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->compile.train.on = true;
+	return FS_OK;
+}
+
+static enum fs_status set_loss(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	c->compile.train.loss = value;
+	return FS_OK;
+}
+
+static enum fs_status set_cotangent(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	*vec_push(&c->compile.train.cotangents) = value;
+	return FS_OK;
+}
+
+static enum fs_status set_input_gradient(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	*vec_push(&c->compile.train.input_gradients) = value;
+	return FS_OK;
+}
+
 static enum fs_status set_passes(struct cli *c, const char *value, struct diag *d)
 {
 	(void)d;
@@ -236,6 +265,12 @@ const struct option cli_options[] = {
 	{ "--fp8-auto", NULL, DECIDES, false, "leave a matmul as it is where fp8 would be slower", set_fp8_auto },
 	{ "--reduce-dtype", "f32", DECIDES, false, "keep partial sums wide until they are summed over ranks", set_reduce_dtype },
 	{ "--exact", NULL, DECIDES, false, "a plan whose result does not depend on the mesh, bit for bit", set_exact },
+	{ "--train", NULL, DECIDES, false, "add the gradients of all parameters (docs/training.md); a graph that\nhas them keeps its own, unless a loss is named", set_train },
+	{ "--loss", "LOSS", DECIDES, false,
+	  "with --train, what they are gradients of: cross_entropy:LABELS or\nmse:TARGET, means over the only output and an input of that name\n"
+	  "(:OUTPUT after it names another), or OUTPUT, a scalar", set_loss },
+	{ "--cotangent", "OUTPUT", DECIDES, true, "with --train: the gradient of this output is an input, grad.OUTPUT", set_cotangent },
+	{ "--input-gradient", "INPUT", DECIDES, true, "with --train: the gradient of this input, too", set_input_gradient },
 	{ "--dim", "NAME=SIZE", DECIDES, true, "the size of a named dim of the model", set_dim },
 	{ "--target", "cpu|h100|h200|b200", DECIDES, false, "the machine whose prices are used; h100 without it", set_target },
 	{ "--dump-ir", "[=PASS,...]", FOR_COMPILE, false, "print the graph after each pass, or after those named", set_dump },
