@@ -223,7 +223,7 @@ enum fs_status cpu_scaled_gemm(const struct scaled_gemm *g, void *workspace, str
 
 /*
  * out[..., H, T, Dv] = softmax(q k^T * scale + mask) v, with q [..., H, T, D], k [..., Hk, S, D],
- * v [..., Hk, S, Dv].  Probabilities stay f32; rows that see no key give 0.
+ * v [..., Hk, S, Dv].  Probabilities stay f32 (of f64: f64); rows that see no key give 0.
  */
 struct sdpa {
 	struct view q, k, v, out;

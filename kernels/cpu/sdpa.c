@@ -1,6 +1,6 @@
 /*
  * Scaled dot-product attention, one head and one block of queries at a time: scores by sgemm,
- * softmax in f32, the weighted sum by sgemm.  `exact`: all three by f64 sums in order.
+ * softmax in f32, the weighted sum by sgemm.  `exact`: all three by f64 sums in order.  Of f64: all in f64.
  */
 #include "internal.h"
 
@@ -31,16 +31,22 @@ static int64_t dim(const struct view *v, int from_last)
 	return v->shape[v->rank - 1 - from_last];
 }
 
+static enum dtype score_dtype(const struct sdpa *s)
+{
+	return s->out.dtype == DT_F64 ? DT_F64 : DT_F32;
+}
+
 /* Bytes of the scores of a block, and of what the two products need. */
 static int64_t score_bytes(const struct sdpa *s)
 {
 	int64_t t = least(BLOCK_T, dim(&s->q, 1));
-	return aligned(t * dim(&s->k, 1) * (int64_t)sizeof(float));
+	return aligned(t * dim(&s->k, 1) * dtype_size(score_dtype(s)));
 }
 
-static struct panel_gemm product(bool exact, struct view a, struct view b, struct view c)
+static struct panel_gemm product(const struct sdpa *s, struct view a, struct view b, struct view c)
 {
-	return (struct panel_gemm){ .in = exact ? IN_F64 : IN_F32, .ordered = exact, .a = a, .b = b, .c = c };
+	bool wide = s->exact || score_dtype(s) == DT_F64;
+	return (struct panel_gemm){ .in = wide ? IN_F64 : IN_F32, .ordered = s->exact, .a = a, .b = b, .c = c };
 }
 
 static struct view transposed(const struct view *m)
@@ -88,19 +94,50 @@ static void probabilities(float *x, int64_t n, bool exact)
 		divide_row(x, sum, n);
 }
 
+static double masked(const struct view *mask, int64_t row, int64_t key, double score)
+{
+	double x;
+	if (!mask->data)
+		return score;
+	load_f64(mask->dtype, view_at(mask, row * mask->stride[0] + key * mask->stride[1]), 1, &x, 1);
+	return mask->dtype != DT_BOOL ? score + x : x == 0 ? -INFINITY : score;
+}
+
+/* All of this for a row of n scores of f64. */
+static void softmax_row_f64(double *x, const struct view *mask, int64_t row, int64_t n, double scale)
+{
+	double most = -INFINITY, sum = 0;
+	for (int64_t j = 0; j < n; j++) {
+		x[j] = masked(mask, row, j, x[j] * scale);
+		most = x[j] > most ? x[j] : most;
+	}
+	for (int64_t j = 0; j < n; j++)
+		sum += x[j] = exp(x[j] - (most == -INFINITY ? 0 : most));
+	for (int64_t j = 0; j < n && sum != 0; j++)
+		x[j] /= sum;
+}
+
+static void softmax_row(const struct sdpa *s, float *x, const struct view *mask, int64_t row, int64_t n)
+{
+	scale_row(x, (float)s->scale, n);
+	if (mask->data)
+		add_mask(x, mask, row, n);
+	probabilities(x, n, s->exact);
+}
+
 /* Keys that are not seen get 0: they would add exact zeros to the sum, whose order stays as it is. */
 static void softmax_block(const struct sdpa *s, const struct head *h, int64_t first, const struct view *scores)
 {
 	int64_t n = scores->shape[1];
 	for (int64_t i = 0; i < scores->shape[0]; i++) {
-		float *x = view_at(scores, i * scores->stride[0]);
-		int64_t seen = s->causal ? least(n, first + i + h->first + 1) : n;
+		char *x = view_at(scores, i * scores->stride[0]);
+		int64_t size = dtype_size(scores->dtype), seen = s->causal ? least(n, first + i + h->first + 1) : n;
 		seen = seen < 0 ? 0 : seen;
-		scale_row(x, (float)s->scale, seen);
-		if (h->mask.data)
-			add_mask(x, &h->mask, first + i, seen);
-		probabilities(x, seen, s->exact);
-		memset(x + seen, 0, (size_t)(n - seen) * sizeof(*x));
+		if (scores->dtype == DT_F64)
+			softmax_row_f64((double *)x, &h->mask, first + i, seen, s->scale);
+		else
+			softmax_row(s, (float *)x, &h->mask, first + i, seen);
+		memset(x + seen * size, 0, (size_t)((n - seen) * size));
 	}
 }
 
@@ -110,9 +147,9 @@ static void one_head(const struct sdpa *s, const struct head *h, char *workspace
 	void *panels = workspace + score_bytes(s);
 	for (int64_t i = 0; i < t; i += BLOCK_T) {
 		int64_t n = least(BLOCK_T, t - i);
-		struct view scores = view_of(workspace, DT_F32, 2, (const int64_t[]){ n, keys });
-		struct panel_gemm qk = product(s->exact, rows_of(&h->q, i, n), transposed(&h->k), scores);
-		struct panel_gemm pv = product(s->exact, scores, h->v, rows_of(&h->out, i, n));
+		struct view scores = view_of(workspace, score_dtype(s), 2, (const int64_t[]){ n, keys });
+		struct panel_gemm qk = product(s, rows_of(&h->q, i, n), transposed(&h->k), scores);
+		struct panel_gemm pv = product(s, scores, h->v, rows_of(&h->out, i, n));
 		panel_gemm(&qk, panels);
 		softmax_block(s, h, i, &scores);
 		panel_gemm(&pv, panels);
@@ -125,10 +162,10 @@ static int64_t head_workspace(const struct sdpa *s)
 	int64_t t = least(BLOCK_T, dim(&s->q, 1)), keys = dim(&s->k, 1);
 	struct view q = view_of(NULL, s->q.dtype, 2, (const int64_t[]){ t, dim(&s->q, 0) });
 	struct view k = view_of(NULL, s->k.dtype, 2, (const int64_t[]){ dim(&s->q, 0), keys });
-	struct view p = view_of(NULL, DT_F32, 2, (const int64_t[]){ t, keys });
+	struct view p = view_of(NULL, score_dtype(s), 2, (const int64_t[]){ t, keys });
 	struct view v = view_of(NULL, s->v.dtype, 2, (const int64_t[]){ keys, dim(&s->v, 0) });
 	struct view out = view_of(NULL, s->out.dtype, 2, (const int64_t[]){ t, dim(&s->v, 0) });
-	struct panel_gemm qk = product(s->exact, q, k, p), pv = product(s->exact, p, v, out);
+	struct panel_gemm qk = product(s, q, k, p), pv = product(s, p, v, out);
 	int64_t first = panel_gemm_workspace(&qk), second = panel_gemm_workspace(&pv);
 	return score_bytes(s) + (first > second ? first : second);
 }
