@@ -135,6 +135,12 @@ void cpu_layer_norm(const struct view *x, const struct view *w, const struct vie
  */
 enum fs_status cpu_embedding(const struct view *weight, const struct view *ids, int64_t first, int64_t total,
 			     const struct view *out, struct diag *d);
+/*
+ * out[v - first, :] = sum of grad[i..., :] where ids[i...] is v, in the order of i, each sum rounded, for the rows
+ * [first, first + rows of out).  Ids must be in [-total, total); negative ones count from the end.
+ */
+enum fs_status cpu_embedding_grad(const struct view *grad, const struct view *ids, int64_t first, int64_t total,
+				  const struct view *out, struct diag *d);
 /* out[i][j][k] = x[i][ids[i][j][k]][k] for dim 1, as torch.gather. */
 enum fs_status cpu_gather(int dim, const struct view *x, const struct view *ids, const struct view *out,
 			  struct diag *d);

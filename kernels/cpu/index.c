@@ -127,6 +127,27 @@ static void put_row(const struct view *from_row, const void *from, const struct 
 	cpu_pointwise(PW_ADD, 2, in, &out);
 }
 
+enum fs_status cpu_embedding_grad(const struct view *grad, const struct view *ids, int64_t first, int64_t total,
+				  const struct view *out, struct diag *d)
+{
+	struct view from_row = view_dims(grad, ids->rank, grad->rank - ids->rank);
+	struct view rows = view_dims(grad, 0, ids->rank), to_row = view_drop(out, 0);
+	struct walk w;
+	cpu_fill((struct scalar){ .is_float = true }, out);
+	walk_start(&w, 2, (const struct view *[]){ &rows, ids });
+	for (; w.more; walk_next(&w))
+		for (int64_t i = 0; i < w.row; i++) {
+			int64_t id = index_at(ids, w.at[1] + i * w.step[1] * dtype_size(ids->dtype));
+			if (id < -total || id >= total)
+				return out_of_range(d, "embedding_grad", id, total);
+			int64_t at = (id < 0 ? id + total : id) - first;
+			if (at >= 0 && at < out->shape[0])
+				put_row(&from_row, w.at[0] + i * w.step[0] * dtype_size(grad->dtype), &to_row,
+					view_at(out, at * out->stride[0]), true);
+		}
+	return FS_OK;
+}
+
 enum fs_status cpu_scatter(int dim, const struct view *ids, const struct view *src, bool add,
 			   const struct view *out, struct diag *d)
 {

@@ -153,6 +153,20 @@ enum fs_status infer_embedding(const struct infer *i)
 	return infer_result(i, (enum dtype)weight->dtype, rank, dim);
 }
 
+/* [ids.., rest..] and ids give [V, rest..], the shape in ATTR_SHAPE. */
+enum fs_status infer_embedding_grad(const struct infer *i)
+{
+	const struct type *grad = i->in[0], *ids = i->in[1];
+	const struct attr *shape = infer_attr(i, ATTR_SHAPE);
+	TRY(infer_need_index(i, 1));
+	if (grad->rank < ids->rank || memcmp(grad->dim, ids->dim, sizeof(ids->dim[0]) * ids->rank) != 0)
+		return infer_fail(i, "operand 0 does not begin with the dims of operand 1");
+	if (shape->count != grad->rank - ids->rank + 1 ||
+	    memcmp(shape->u.ints + 1, grad->dim + ids->rank, sizeof(int64_t) * (size_t)(shape->count - 1)) != 0)
+		return infer_fail(i, "'shape' is not a number of rows and the other dims of operand 0");
+	return infer_result(i, (enum dtype)grad->dtype, shape->count, shape->u.ints);
+}
+
 /* Outside of `dim`, operand k is at most as large as `limit`. */
 static enum fs_status need_within(const struct infer *i, int k, int limit, int64_t dim)
 {

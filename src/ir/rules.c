@@ -351,6 +351,19 @@ static void rule_embedding(struct builder *b)
 	}
 }
 
+/* Sharded on its rows, a rank adds up the ids that it has; sharded on ids, its part of the sum. */
+static void rule_embedding_grad(struct builder *b)
+{
+	int ids = rank_of(b, 1);
+	set_factor(b, factor_of(b, size_of(b, 2, 0)), 2, 0);
+	for (int dim = 0; dim < rank_of(b, 0); dim++) {
+		int64_t size = size_of(b, 0, dim);
+		int f = dim < ids ? reduced_factor(b, size, PART_SUM) : factor_of(b, size);
+		set_factor(b, f, 0, dim);
+		set_factor(b, f, dim < ids ? 1 : 2, dim < ids ? dim : dim - ids + 1);
+	}
+}
+
 /* Rows that correspond: equally many in all values that have dims. */
 static bool equal_in_all(const struct builder *b, int dim)
 {

@@ -49,6 +49,7 @@ static const struct {
 	{ "constant where",         OP_WHERE,       constant_where },
 	{ "pointwise over expand",  OP_NONE,        pointwise_over_expand },
 	{ "pointwise over reshape", OP_NONE,        pointwise_over_reshape },
+	{ "rows into zeros",        OP_INDEX_PUT,   rows_into_zeros },
 	{ "softmax over reshape",   OP_SOFTMAX,     along_over_reshape },
 	{ "softmax over reshape",   OP_LOG_SOFTMAX, along_over_reshape },
 	{ "norm over reshape",      OP_RMS_NORM,    along_over_reshape },

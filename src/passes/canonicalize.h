@@ -55,6 +55,8 @@ static inline const struct form *site_form(const struct site *s, struct node_id 
 /* What was made, or something simpler of the same value (canonicalize_index.c). */
 struct node_id canon_settle(const struct site *s, struct node_id made);
 
+/* canonicalize_index.c */
+rewrite_fn rows_into_zeros;
 /* canonicalize_matmul.c */
 rewrite_fn matmul_over_permute, matmul_over_broadcast, matmul_over_reshape;
 /* canonicalize_pointwise.c */

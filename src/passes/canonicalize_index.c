@@ -117,6 +117,28 @@ static bool settle_index(const struct site *s, struct node_id made, struct node_
 	return true;
 }
 
+/* --- rewrites --- */
+
+/* index_put(zeros [V, ..], ids, x {dims=[0] accumulate}) => embedding_grad x, ids */
+bool rows_into_zeros(const struct site *s, struct node_id *out)
+{
+	const int64_t *dims;
+	struct attrs a = { 0 };
+	struct node_id made = s->source;
+	const struct type *zeros = site_in(s, 0), *ids = site_in(s, 1), *rows = site_in(s, s->count - 1);
+	if (s->count != 3 || !node_is(made) || graph_ints(s->c->from, made, ATTR_DIMS, &dims) != 1 || dims[0] != 0 ||
+	    graph_int(s->c->from, made, ATTR_ACCUMULATE, 0) == 0)
+		return false;
+	if (site_op(s, 0) != OP_FILL || graph_float(s->g, s->in[0], ATTR_VALUE, 1) != 0 || rows->dtype != zeros->dtype ||
+	    rows->rank != ids->rank + zeros->rank - 1 ||
+	    memcmp(rows->dim, ids->dim, sizeof(ids->dim[0]) * ids->rank) != 0 ||
+	    memcmp(rows->dim + ids->rank, zeros->dim + 1, sizeof(ids->dim[0]) * (size_t)(zeros->rank - 1)) != 0)
+		return false;
+	attrs_ints(&a, ATTR_SHAPE, zeros->dim, zeros->rank);
+	*out = site_emit(s, OP_EMBEDDING_GRAD, (struct node_id[]){ s->in[2], s->in[1] }, 2, &a);
+	return true;
+}
+
 struct node_id canon_settle(const struct site *s, struct node_id made)
 {
 	struct node_id simpler;

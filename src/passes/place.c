@@ -456,6 +456,39 @@ static struct node_id place_node(struct rebuild *r, const struct place *p, struc
 	return graph_emit(r->to, OP_CONSTRAIN, &made, 1, &a, ruled_prov(p, n, r->pass));
 }
 
+static void place_target(const struct place *p, struct graph *g, struct output *o, struct node_id target)
+{
+	struct attrs a = { 0 };
+	struct placement to = graph_type(g, target)->place;
+	struct prov prov = *graph_prov(g, o->value);
+	const char *rule = arena_printf(context_arena(g->context), "as '%s'", o->target);
+	prov.pass = "place";
+	for (int axis = 0; axis < p->mesh->count; axis++)
+		prov_add_rule(g->context, &prov, axis, rule);
+	attrs_int(&a, ATTR_AXES, (1 << p->mesh->count) - 1);
+	attrs_placement(&a, &to);
+	o->value = graph_emit(g, OP_CONSTRAIN, &o->value, 1, &a, context_prov(g->context, &prov));
+}
+
+/* A new value of a buffer, and a gradient, live where the buffer, parameter or input does. */
+static void place_targets(const struct place *p, struct graph *g)
+{
+	struct name_index sources = { 0 };
+	for (uint32_t i = 1; i < g->nodes.count; i++)
+		if (graph_op(g, (struct node_id){ i }) == OP_PARAM || graph_op(g, (struct node_id){ i }) == OP_INPUT)
+			name_index_add(&sources, graph_string(g, (struct node_id){ i }, ATTR_NAME), i);
+	for (uint32_t i = 0; i < g->outputs.count; i++) {
+		struct output *o = &g->outputs.items[i];
+		found_list found = { 0 };
+		if (o->target != NULL)
+			name_index_find(&sources, o->target, &found);
+		if (found.count == 1)
+			place_target(p, g, o, (struct node_id){ found.items[0] });
+		vec_release(&found);
+	}
+	name_index_release(&sources);
+}
+
 static void place_init(struct place *p, const struct graph *g, struct compile *c)
 {
 	size_t n = g->nodes.count;
@@ -502,6 +535,8 @@ enum fs_status pass_place(struct graph **g, struct compile *c, struct diag *d)
 			if (r.reached[i])
 				r.map[i] = place_node(&r, &p, (struct node_id){ i });
 		rebuild_finish(&r, g);
+		if (p.mesh->count > 0)
+			place_targets(&p, *g);
 	}
 	place_release(&p);
 	return status;

@@ -118,11 +118,14 @@ static struct node_id zeros_of(struct vjp *v, int k)
 void vjp_embedding(struct vjp *v)
 {
 	struct attrs a = { 0 };
-	int64_t dim = 0;
-	attrs_ints(&a, ATTR_DIMS, &dim, 1);
-	attrs_int(&a, ATTR_ACCUMULATE, 1);
-	struct node_id in[] = { zeros_of(v, 0), vjp_operand(v, 1), vjp_grad(v) };
-	vjp_give(v, 0, build_emit(v, OP_INDEX_PUT, in, 3, &a));
+	struct type t = vjp_type(v, vjp_operand(v, 0));
+	attrs_ints(&a, ATTR_SHAPE, t.dim, t.rank);
+	vjp_give(v, 0, build_emit(v, OP_EMBEDDING_GRAD, (struct node_id[]){ vjp_grad(v), vjp_operand(v, 1) }, 2, &a));
+}
+
+void vjp_embedding_grad(struct vjp *v)
+{
+	vjp_give(v, 0, build_2(v, OP_EMBEDDING, v->grad, vjp_operand(v, 1)));
 }
 
 /* One element of each row, which can be found without moving any. */

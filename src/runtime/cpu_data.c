@@ -69,6 +69,12 @@ static enum fs_status run_embedding(const struct instruction *i, struct diag *d)
 	return cpu_embedding(&i->in[0], &i->in[1], instruction_start(i, 0, 0), rows, &i->out, d);
 }
 
+static enum fs_status run_embedding_grad(const struct instruction *i, struct diag *d)
+{
+	int64_t rows = graph_type(i->graph, i->node)->dim[0];
+	return cpu_embedding_grad(&i->in[0], &i->in[1], instruction_start(i, -1, 0), rows, &i->out, d);
+}
+
 static enum fs_status run_gather(const struct instruction *i, struct diag *d)
 {
 	return cpu_gather((int)graph_int(i->graph, i->node, ATTR_DIM, 0), &i->in[0], &i->in[1], &i->out, d);
@@ -123,6 +129,7 @@ const struct lowering lower_copy = { run_copy, NULL };
 const struct lowering lower_pointwise = { run_pointwise, NULL };
 const struct lowering lower_cat = { run_cat, NULL };
 const struct lowering lower_embedding = { run_embedding, NULL };
+const struct lowering lower_embedding_grad = { run_embedding_grad, NULL };
 const struct lowering lower_gather = { run_gather, NULL };
 const struct lowering lower_scatter = { run_scatter, NULL };
 const struct lowering lower_index = { run_index, NULL };

@@ -12,8 +12,8 @@ struct lowering {
 /* lower_none and lower_collective are not for a backend: the executor sees to them. */
 extern const struct lowering lower_none, lower_collective;
 /* cpu_data.c */
-extern const struct lowering lower_fill, lower_iota, lower_copy, lower_cat, lower_embedding, lower_gather,
-	lower_scatter, lower_index, lower_index_put, lower_triangle, lower_pointwise;
+extern const struct lowering lower_fill, lower_iota, lower_copy, lower_cat, lower_embedding,
+	lower_embedding_grad, lower_gather, lower_scatter, lower_index, lower_index_put, lower_triangle, lower_pointwise;
 /* cpu_rows.c */
 extern const struct lowering lower_reduce, lower_softmax, lower_cumsum, lower_topk, lower_sort,
 	lower_rms_norm, lower_layer_norm, lower_amax, lower_fp8_scale, lower_fp8_cast;

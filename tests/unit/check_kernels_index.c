@@ -24,6 +24,20 @@ START_TEST(embedding)
 }
 END_TEST
 
+START_TEST(embedding_grad)
+{
+	float g[] = { 1, 2, 3, 4, 5, 6, 7, 8 }, w[6];
+	int64_t ids[] = { 2, 0, -2, 1 };
+	struct view grad = F32(g, 2, 2, 2), out = F32(w, 3, 2), i = I64(ids, 2, 2);
+	diag.status = FS_OK;
+	/* the shard has rows 1, 2 and 3 of 4 */
+	ck_assert(cpu_embedding_grad(&grad, &i, 1, 4, &out, &diag) == FS_OK);
+	expect(&out, 7, 8, 6, 8, 0, 0);
+	ck_assert(cpu_embedding_grad(&grad, &i, 0, 2, &out, &diag) == FS_INVALID);
+	ck_assert_str_eq(diag.text, "embedding_grad: index 2 is out of range for 2 rows");
+}
+END_TEST
+
 START_TEST(gather)
 {
 	float x[] = { 1, 2, 3, 4, 5, 6 }, y[4];
@@ -141,6 +155,6 @@ END_TEST
 
 int main(void)
 {
-	return RUN_SUITE("kernels_index", embedding, gather, scatter, index_one_dim, index_several_dims, index_put,
+	return RUN_SUITE("kernels_index", embedding, embedding_grad, gather, scatter, index_one_dim, index_several_dims, index_put,
 			 empty_index);
 }

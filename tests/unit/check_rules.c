@@ -73,6 +73,7 @@ static const struct rule_case {
 
 	/* look-ups: vocabulary-parallel, by hidden dim, by ids */
 	{ "embedding", "f32[100,16] i64[2,6]", "", 2, 0, "RR>R 0R>+ R0>0 R1>1 1R>2" },
+	{ "embedding_grad", "f32[2,6,16] i64[2,6]", "shape=[100,16]", 2, 0, "RR>R RR>0 00>+ 11>+ 2R>1 +R>+" },
 	{ "embedding", "f32[100,16] i64[1,6]", "", 3, 1, "RR>R 0R>+ R1>1 1R>2" },
 	{ "gather", "f32[8,9] i64[8,4]", "dim=1", 2, 0, "RR>R 00>0 R1>1" },
 	{ "gather", "f32[8,9] i64[6,4]", "dim=1", 2, 0, "RR>R R1>1" },

@@ -66,6 +66,8 @@ static const struct test_case { enum op op; const char *graph; } cases[] = {
 	{ OP_TRIL, "%x = input \"x\" : f64[A,B,C]\n%y = tril %x {diagonal=-1} : f64[A,B,C]\n" },
 	/* by index */
 	{ OP_EMBEDDING, "%x = input \"x\" : f64[A,B]\n%i = input \"i\" : i64[2,C]\n%y = embedding %x, %i : f64[2,C,B]\n" },
+	{ OP_EMBEDDING_GRAD, "%x = input \"x\" : f64[2,C,B]\n%i = input \"i\" : i64[2,C]\n"
+			     "%y = embedding_grad %x, %i {shape=[A,B]} : f64[A,B]\n" },
 	{ OP_GATHER, "%x = input \"x\" : f64[B,A]\n%i = input \"i\" : i64[B,C]\n%y = gather %x, %i {dim=1} : f64[B,C]\n" },
 	{ OP_GATHER, "%x = input \"x\" : f64[B,A,C]\n%i = input \"i\" : i64[B,1,C]\n%y = gather %x, %i {dim=1} : f64[B,1,C]\n" },
 	{ OP_SCATTER, "%x = input \"x\" : f64[A,B]\n%i = input \"i\" : i64[1,B]\n%x1 = input \"x1\" : f64[1,B]\n"
