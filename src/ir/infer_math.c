@@ -171,9 +171,24 @@ static enum dtype accumulator(enum dtype t)
 	return category(t) < 2 ? DT_I64 : t;
 }
 
+/* f32 of what is narrower, where that is asked for. */
+static enum fs_status reduce_to(const struct infer *i, enum dtype dtype)
+{
+	enum dtype asked = (enum dtype)infer_int(i, ATTR_DTYPE, dtype);
+	if (asked != dtype && (asked != DT_F32 || !dtype_is_float(dtype) || dtype_size(dtype) > dtype_size(DT_F32)))
+		return infer_fail(i, "'dtype' is %s; the operand's or f32 wanted", dtype_text(asked));
+	return reduce(i, asked);
+}
+
 enum fs_status infer_reduce_sum(const struct infer *i)
 {
-	return reduce(i, accumulator((enum dtype)i->in[0]->dtype));
+	return reduce_to(i, accumulator((enum dtype)i->in[0]->dtype));
+}
+
+enum fs_status infer_reduce_mean(const struct infer *i)
+{
+	TRY(infer_need_float(i, 0));
+	return reduce_to(i, (enum dtype)i->in[0]->dtype);
 }
 
 enum fs_status infer_reduce_float(const struct infer *i)

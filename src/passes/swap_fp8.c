@@ -17,7 +17,8 @@
  * An operand that is codes times a scale already (weights stored in fp8, fixed scales) keeps both.
  *
  * A product that is P(sum) and is only moved may stay wide until after the reduction: exact plans
- * reduce the unscaled f64 accumulator and scale after it (post_scale); --reduce-dtype f32 reduces f32.
+ * reduce the unscaled f64 accumulator and scale after it (post_scale); --reduce-dtype f32 reduces f32.  Sums
+ * and means over a sharded dim always do: they are small, and round once as they do unsharded.
  *
  * stage local -> fp8   needs recipes   numerics lossy
  */
@@ -452,6 +453,19 @@ static struct node_id plain_matmul(struct swap *s, struct node_id n, bool refuse
 	return graph_emit_typed(s->r.to, OP_MATMUL, in, 2, &a, &t, graph_node(g, n)->prov);
 }
 
+/* A sum of parts of a row is rounded once, when it is whole. */
+static struct node_id wide_sum(struct swap *s, struct node_id n)
+{
+	struct node_id in = s->r.map[graph_operand(s->r.from, n, 0).i];
+	struct type t = *graph_type(s->r.from, n);
+	struct attrs a;
+	graph_attrs(s->r.from, n, &a);
+	set_wide(s, n, (struct wide){ .dtype = (enum dtype)t.dtype });
+	t.dtype = DT_F32;
+	attrs_int(&a, ATTR_DTYPE, DT_F32);
+	return graph_emit_typed(s->r.to, graph_op(s->r.from, n), &in, 1, &a, &t, graph_node(s->r.from, n)->prov);
+}
+
 static struct node_id swap_node(struct swap *s, struct node_id n)
 {
 	const struct graph *g = s->r.from;
@@ -461,6 +475,8 @@ static struct node_id swap_node(struct swap *s, struct node_id n)
 		bool refused = asked && !lifted && s->c->fp8_auto && !pays(s, n); /* the graph's own fp8 stays */
 		return asked && !refused ? swap_matmul(s, n, &recipe) : plain_matmul(s, n, refused);
 	}
+	if ((graph_op(g, n) == OP_SUM || graph_op(g, n) == OP_MEAN) && half_precision(g, n) && only_reduced(s, n))
+		return wide_sum(s, n);
 	if (graph_node(g, n)->count == 1 && s->wide[graph_operand(g, n, 0).i] != 0)
 		return move_wide(s, n);
 	return rebuild_copy(&s->r, n);

@@ -3,12 +3,14 @@
  * good, 1: not, 2: cannot say.
  *
  *     compare outputs DIR OUT RECIPE     outputs against the reference, with the bars below
+ *     compare gradients DIR OUT          loss and gradients as --train --loss names them, with the same bars
  *     compare oracle DIR OUT RECIPE DB   against torch's own fp8 run, where it has one
  *     compare swapped DIR SHOW RECIPE    the matmuls in fp8 (of `show --json`) are those of torch's fp8 run
  *     compare rows DIR OUT FIRST COUNT   writes inputs: rows of the `all.` tensors of expected.safetensors
  *     compare neighbours NAME OUT OUT    rows 2i and 2i + 1 of both together are nearest to each other
  *     compare loss DIR OUT PERCENT       cross-entropy of the labels against that of torch's bf16
  *     compare field DIR KEY              a string or truth value of case.json
+ *     compare name DIR KIND              of the first output of that kind
  *
  * DIR has case.json, expected.safetensors and mostly fp8.json and fp8_expected.safetensors.  Bars: without
  * fp8, 90 dB; of a bf16 output, 3 dB below torch's own bf16, both against NAME.fp32.  In fp8 of outputs of
@@ -194,8 +196,11 @@ static bool named_small(const json_t *outputs, const char *name)
 	return false;
 }
 
+/* The loss of a 16-bit model is one number, right to 0.1 %. */
 static double high_precision_bar(const json_t *output)
 {
+	if (json_is_number(json_object_get(output, "sqnr_db_vs_fp32")) && strcmp(text_of(output, "kind"), "loss_output") == 0)
+		return 60;
 	const json_t *own = json_object_get(output, "sqnr_db_vs_fp32");
 	return json_is_number(own) && strcmp(text_of(output, "dtype"), "bfloat16") == 0 ? json_number_value(own) - 3 : 90;
 }
@@ -238,12 +243,13 @@ static struct numbers reference(const struct safetensors *f, const char *name)
 	return read_numbers(f, wide, &n) ? n : need_numbers(f, name);
 }
 
-static bool judge(const struct job *j, const json_t *output)
+/* The output is called `got_as` in OUT. */
+static bool judge_as(const struct job *j, const json_t *output, const char *got_as)
 {
 	const char *name = text_of(output, "name");
 	struct numbers ref = reference(&j->expected, name), got;
 	double bar = bar_of(j, output);
-	if (!read_numbers(&j->got, name, &got)) {
+	if (!read_numbers(&j->got, got_as, &got)) {
 		printf("%s: no such output; ", name);
 		free(ref.at);
 		return false;
@@ -262,22 +268,47 @@ static bool judge(const struct job *j, const json_t *output)
 	return good;
 }
 
-static bool compare_outputs(char **argv)
+static bool judge(const struct job *j, const json_t *output)
 {
-	struct job j = { .dir = argv[0], .recipe = argv[2] };
+	return judge_as(j, output, text_of(output, "name"));
+}
+
+static bool judge_gradient(const struct job *j, const json_t *output)
+{
+	char name[512];
+	const char *kind = text_of(output, "kind");
+	if (strcmp(kind, "loss_output") == 0)
+		return judge_as(j, output, "loss");
+	snprintf(name, sizeof(name), "grad.%s", text_of(output, "target"));
+	return strncmp(kind, "gradient_to_", strlen("gradient_to_")) != 0 || judge_as(j, output, name);
+}
+
+static bool compare_each(const char *dir, const char *out, const char *recipe, bool (*one)(const struct job *j, const json_t *output))
+{
+	struct job j = { .dir = dir, .recipe = recipe };
 	json_t *c = case_of(j.dir);
 	bool good = true;
 	j.outputs = json_object_get(c, "outputs");
 	j.oracle = strcmp(j.recipe, "none") != 0 ? oracle_of(j.dir, j.recipe) : NULL;
 	open_in(&j.expected, j.dir, "expected.safetensors");
-	open_file(&j.got, argv[1]);
+	open_file(&j.got, out);
 	for (size_t i = 0; i < json_array_size(j.outputs); i++)
-		good = judge(&j, json_array_get(j.outputs, i)) && good;
+		good = one(&j, json_array_get(j.outputs, i)) && good;
 	safetensors_close(&j.expected);
 	safetensors_close(&j.got);
 	json_decref(j.oracle);
 	json_decref(c);
 	return good;
+}
+
+static bool compare_outputs(char **argv)
+{
+	return compare_each(argv[0], argv[1], argv[2], judge);
+}
+
+static bool compare_gradients(char **argv)
+{
+	return compare_each(argv[0], argv[1], "none", judge_gradient);
 }
 
 static bool compare_oracle(char **argv)
@@ -457,10 +488,22 @@ static bool print_field(char **argv)
 	return true;
 }
 
+static bool print_name(char **argv)
+{
+	json_t *c = case_of(argv[0]), *outputs = json_object_get(c, "outputs");
+	for (size_t i = 0; i < json_array_size(outputs); i++)
+		if (strcmp(text_of(json_array_get(outputs, i), "kind"), argv[1]) == 0) {
+			printf("%s", text_of(json_array_get(outputs, i), "name"));
+			break;
+		}
+	json_decref(c);
+	return true;
+}
+
 static const struct { const char *name; int arguments; bool (*run)(char **argv); } commands[] = {
 	{ "outputs", 3, compare_outputs }, { "oracle", 4, compare_oracle }, { "swapped", 3, compare_swapped },
 	{ "rows", 4, write_rows }, { "neighbours", 3, compare_neighbours }, { "loss", 3, compare_loss },
-	{ "field", 2, print_field },
+	{ "field", 2, print_field }, { "name", 2, print_name }, { "gradients", 2, compare_gradients },
 };
 
 int main(int argc, char **argv)

@@ -219,12 +219,29 @@ check_dims() {
 	done
 }
 
+# Gradients: those of torch's joint graph, and ours of its forward.  FSDP: each parameter sharded on its first dim.
+check_gradients() {
+	loss=$("$compare" name "$1" loss_output)
+	for mesh in tp=1 tp=2 tp=4 dp=2,tp=2 dp=4; do
+		case $mesh in dp=4) place="--place **.weight=dp:S(0)" ;; *) place= ;; esac
+		# shellcheck disable=SC2086
+		run "$1" "$mesh" none "$work/out" $place --reduce-dtype f32 && "$compare" outputs "$1" "$work/out" none >"$work/say" 2>&1
+		result $? "${1##*/} $mesh"
+		# shellcheck disable=SC2086
+		run "$1" "$mesh" none "$work/out" $place --train --loss "$loss" && "$compare" gradients "$1" "$work/out" >"$work/say" 2>&1
+		result $? "${1##*/} $mesh --train"
+	done
+}
+
 is_forward() {
 	has "$1" case.json && case $("$compare" field "$1" ir_level) in *joint*) false ;; esac
 }
 
 check_model() {
-	is_forward "$1" || return 0
+	if ! is_forward "$1"; then
+		! has "$1" case.json || check_gradients "$1"
+		return
+	fi
 	check_outputs "$1"
 	case ${1##*/} in
 	llama-tiny-fp32-training | tiny-llama) [ -n "$small" ] || check_bits "$1" ;;
