@@ -157,8 +157,7 @@ static const struct loss {
 
 static bool is_float(const struct graph *g, struct node_id n)
 {
-	enum dtype_class class = dtype_class((enum dtype)graph_type(g, n)->dtype);
-	return class == DC_FLOAT;
+	return dtype_class((enum dtype)graph_type(g, n)->dtype) == DC_FLOAT;
 }
 
 /* --loss NAME:INPUT[:OUTPUT] */
@@ -216,14 +215,15 @@ static enum fs_status want_inputs(struct differentiate *p, struct diag *d)
 	return FS_OK;
 }
 
-/* wanted[n]: a float that a wanted source reaches. */
+/* wanted[n]: no whole number, and a wanted source reaches it. */
 static void spread_wanted(struct differentiate *p)
 {
 	for (uint32_t i = 1; i < p->forward; i++) {
 		struct node_id n = { i };
 		p->wanted[i] |= is_trained(p->g, n);
-		for (int k = 0; k < graph_node(p->g, n)->count && !p->wanted[i]; k++)
-			p->wanted[i] = is_float(p->g, n) && p->wanted[graph_operand(p->g, n, k).i];
+		enum dtype_class class = dtype_class((enum dtype)graph_type(p->g, n)->dtype);
+		for (int k = 0; k < graph_node(p->g, n)->count && (class == DC_FLOAT || class == DC_FP8) && !p->wanted[i]; k++)
+			p->wanted[i] = p->wanted[graph_operand(p->g, n, k).i];
 	}
 }
 
