@@ -45,6 +45,26 @@ void graph_output(struct graph *g, const struct output *o)
 	made->target = context_intern(g->context, o->target);
 }
 
+static bool is_among(const char *names, const char *name)
+{
+	size_t size = strlen(name);
+	for (const char *s = names; s != NULL && *s != '\0'; s += strcspn(s, " "), s += *s == ' ')
+		if (strncmp(s, name, size) == 0 && (s[size] == ' ' || s[size] == '\0'))
+			return true;
+	return false;
+}
+
+struct node_id graph_param(const struct graph *g, const char *name)
+{
+	for (uint32_t i = 1; i < g->nodes.count && name != NULL; i++) {
+		struct node_id n = { i };
+		if (graph_op(g, n) == OP_PARAM &&
+		    (strcmp(graph_string(g, n, ATTR_NAME), name) == 0 || is_among(graph_string(g, n, ATTR_TIED), name)))
+			return n;
+	}
+	return NODE_NONE;
+}
+
 /* --- appending and sharing --- */
 
 static struct node_id append(struct graph *g, const struct node *like, const struct node_id *in)

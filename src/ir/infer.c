@@ -227,6 +227,7 @@ static attr_check *const checks[ATTR_COUNT] = {
 	[ATTR_REDUCE] = check_reduce,	 [ATTR_FROM] = check_dim,      [ATTR_TO_DIM] = check_dim,
 	[ATTR_TO] = check_placement,	 [ATTR_POW2] = check_flag,     [ATTR_EXACT] = check_flag,
 	[ATTR_SETUP] = check_flag,	 [ATTR_SCOPE] = check_axes,    [ATTR_HARD] = check_axes,
+	[ATTR_ZERO] = check_flag,	 [ATTR_BESIDE] = check_string,
 	[ATTR_EQ] = check_string,	 [ATTR_RECIPE] = check_string, [ATTR_ROLE] = check_string,
 };
 

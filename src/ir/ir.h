@@ -247,6 +247,9 @@ struct node_id graph_append(struct graph *g, enum op op, const struct node_id *i
 struct node_id graph_copy(struct graph *to, const struct graph *from, struct node_id n, const struct node_id *in);
 void graph_output(struct graph *g, const struct output *o);
 
+/* The parameter or buffer of this name, its own or one tied to it; NODE_NONE: there is none. */
+struct node_id graph_param(const struct graph *g, const char *name);
+
 /* reached[id]: some output hangs on it. Caller frees. */
 bool *graph_reached(const struct graph *g);
 /* The collectives that are reached, in order, behind what the list has. */

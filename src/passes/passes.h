@@ -27,12 +27,15 @@ struct solve_stats { uint64_t cost, cells, widest; int sweeps; uint32_t blocks; 
 #define MAX_FORBIDDEN 15
 struct forbidden { int count; struct { struct node_id value; int axis; uint8_t label; } at[MAX_FORBIDDEN]; };
 
-/* --train: what differentiate.c is to do. */
+/* --train: what differentiate.c is to do, and optimizer.c after it. */
 struct training {
 	bool on;
 	const char *loss;                  /* cross_entropy:LABELS[:OUTPUT], mse:TARGET[:OUTPUT], OUTPUT; NULL: none */
 	VEC(const char *) cotangents;      /* outputs whose gradients are inputs "grad.OUTPUT" */
 	VEC(const char *) input_gradients; /* inputs whose gradients are wanted, too */
+	const char *optimizer;             /* NAME[:OPTION=NUMBER,...]; NULL: gradients stay outputs */
+	const char *clip_norm;             /* a number; NULL: gradients are not clipped */
+	bool keep_gradients;               /* as outputs, beside what the optimizer makes of them */
 };
 
 struct compile {

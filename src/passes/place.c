@@ -96,23 +96,39 @@ static bool is_parameter(const struct graph *g, struct node_id n)
 	return graph_op(g, n) == OP_PARAM;
 }
 
+/* Not known by name: it is placed as its parameter is. */
+static bool is_state(const struct graph *g, struct node_id n)
+{
+	return graph_has(g, n, ATTR_BESIDE);
+}
+
+/* Of the program as the user knows it, and no part of a backward or an update that was made for it. */
+static bool is_forward(const struct graph *g, struct node_id n)
+{
+	const char *pass = graph_prov(g, n)->pass;
+	return pass == NULL || (strcmp(pass, "differentiate") != 0 && strcmp(pass, "optimizer") != 0);
+}
+
 static void index_names(struct place *p)
 {
 	const struct graph *g = p->g;
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
 		struct node_id n = { i };
 		const char *name = graph_string(g, n, ATTR_NAME), *node = graph_prov(g, n)->node;
+		if (is_state(g, n))
+			continue;
 		if (is_parameter(g, n)) {
 			index_parameter(p, n);
 			continue;
 		}
 		if (name != NULL)
 			name_index_add(&p->values, name, i);
-		if (node != NULL)
+		if (node != NULL && is_forward(g, n))
 			name_index_add(&p->values, node, i);
 	}
 	for (uint32_t i = 0; i < g->outputs.count; i++)
-		name_index_add(&p->values, g->outputs.items[i].name, g->outputs.items[i].value.i);
+		if (g->outputs.items[i].kind != OUT_BUFFER) /* it lies as what it is the new value of */
+			name_index_add(&p->values, g->outputs.items[i].name, g->outputs.items[i].value.i);
 }
 
 /* The module that a pattern names, and that node n is in: n's own, or one around it; NULL: none. */
@@ -131,7 +147,7 @@ static const char *named_module(const struct place *p, struct node_id n, const c
 static bool leaves(const struct place *p, struct node_id n, const char *module, const char *pattern)
 {
 	for (uint32_t k = p->uses.first[n.i]; k < p->uses.first[n.i + 1]; k++)
-		if (named_module(p, p->uses.at[k], pattern) == module)
+		if (is_forward(p->g, p->uses.at[k]) && named_module(p, p->uses.at[k], pattern) == module)
 			return false;
 	return true;
 }
@@ -142,7 +158,8 @@ static void module_outputs(const struct place *p, const char *pattern, node_list
 	VEC(const char *) done = { 0 };
 	for (uint32_t i = p->g->nodes.count; i-- > 1;) {
 		struct node_id n = { i };
-		const char *module = op_is_source(graph_op(p->g, n)) ? NULL : named_module(p, n, pattern);
+		bool counts = !op_is_source(graph_op(p->g, n)) && is_forward(p->g, n);
+		const char *module = counts ? named_module(p, n, pattern) : NULL;
 		uint32_t k = done.count;
 		while (module != NULL && k > 0 && done.items[k - 1] != module)
 			k--;
@@ -340,12 +357,12 @@ static void collect_names(struct place *p, bool values)
 {
 	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
 		struct node_id n = { i };
-		const char *name = graph_string(p->g, n, ATTR_NAME);
+		const char *name = is_state(p->g, n) ? NULL : graph_string(p->g, n, ATTR_NAME);
 		if (name != NULL && is_parameter(p->g, n) && module_of(p, name)[0] != '\0')
 			*vec_push(&p->names.names) = module_of(p, name);
 		if (name != NULL && (values || is_parameter(p->g, n)))
 			*vec_push(&p->names.names) = name;
-		if (values && graph_prov(p->g, n)->node != NULL)
+		if (values && graph_prov(p->g, n)->node != NULL && is_forward(p->g, n))
 			*vec_push(&p->names.names) = graph_prov(p->g, n)->node;
 	}
 }
@@ -390,6 +407,19 @@ static enum fs_status apply_all(struct place *p, const request_list *l, bool sty
 			return said ? d->status : diag_prefix(d, "%s '%s=%s'", r->origin, r->pattern, r->value);
 		}
 	return FS_OK;
+}
+
+/* States of an optimizer go where their parameters are. */
+static void place_states(struct place *p)
+{
+	for (uint32_t i = 1; i < p->g->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!is_state(p->g, n))
+			continue;
+		struct node_id param = graph_param(p->g, graph_string(p->g, n, ATTR_BESIDE));
+		if (node_is(param) && graph_type(p->g, n)->rank == graph_type(p->g, param)->rank)
+			p->pin[i] = p->pin[param.i];
+	}
 }
 
 /* "7 parameters matched no rule and are replicated: a, b, c, ..." */
@@ -528,6 +558,7 @@ enum fs_status pass_place(struct graph **g, struct compile *c, struct diag *d)
 	if (status == FS_OK)
 		status = apply_all(&p, &c->places, false, d);
 	if (status == FS_OK) {
+		place_states(&p);
 		note_unmatched(&p);
 		struct rebuild r;
 		rebuild_init(&r, *g, STAGE_GLOBAL, "place");

@@ -53,20 +53,9 @@ static enum fs_status store_constants(struct exec *e, struct diag *d)
 	return FS_OK;
 }
 
-static struct node_id find_param(const struct exec *e, const char *name)
-{
-	for (uint32_t i = 1; i < e->nodes && name != NULL; i++) {
-		struct node_id n = { i };
-		const char *s = graph_op(e->graph, n) == OP_PARAM ? graph_string(e->graph, n, ATTR_NAME) : NULL;
-		if (s != NULL && strcmp(s, name) == 0)
-			return n;
-	}
-	return NODE_NONE;
-}
-
 static enum fs_status add_update(struct exec *e, const struct output *o, struct diag *d)
 {
-	struct buffer_update u = { o->value, find_param(e, o->target) };
+	struct buffer_update u = { o->value, graph_param(e->graph, o->target) };
 	if (!node_is(u.buffer))
 		return FS_OK; /* nobody reads it */
 	const struct view *from = &e->views[u.value.i], *to = &e->views[u.buffer.i];

@@ -50,7 +50,13 @@ static const char *describe(char out[160], enum dtype t, int rank, const int64_t
 	return out;
 }
 
-static enum fs_status check(const struct plan *p, struct node_id n, const struct weight *t, const char *origin,
+/* Of a master a file may have what the model casts it to: widened, it is the same number. */
+static bool is_widened(enum dtype have, enum dtype want, bool trained)
+{
+	return trained && want == DT_F32 && (have == DT_BF16 || have == DT_F16);
+}
+
+static enum fs_status check(const struct plan *p, struct node_id n, const struct weight *t, bool trained, const char *origin,
 			    struct diag *d)
 {
 	const struct type *want = graph_type(p->graph, n);
@@ -60,12 +66,18 @@ static enum fs_status check(const struct plan *p, struct node_id n, const struct
 	bool same = t->rank == want->rank;
 	for (int k = 0; same && k < t->rank; k++)
 		same = t->dims[k] == want->dim[k];
-	if (same && t->dtype == (enum dtype)want->dtype)
+	if (same && (t->dtype == (enum dtype)want->dtype || is_widened(t->dtype, (enum dtype)want->dtype, trained)))
 		return FS_OK;
 	return diag_set(d, FS_INVALID, "%s: '%.200s' is %s, the plan's parameter '%.200s' is %s%s", origin, t->name,
 			describe(have_text, t->dtype, t->rank, t->dims), graph_string(p->graph, n, ATTR_NAME),
 			describe(want_text, (enum dtype)want->dtype, want->rank, want->dim),
 			same ? ": convert the weights to that type" : ": these are the weights of another model");
+}
+
+/* A parameter or buffer, and not one that begins as zeros. */
+static bool is_needed(const struct plan *p, struct node_id n)
+{
+	return graph_op(p->graph, n) == OP_PARAM && !graph_int(p->graph, n, ATTR_ZERO, 0);
 }
 
 static enum fs_status say_missing(const struct plan *p, const struct params *out, uint32_t missing,
@@ -77,7 +89,7 @@ static enum fs_status say_missing(const struct plan *p, const struct params *out
 	list[0] = '\0';
 	for (uint32_t i = 1; i < p->graph->nodes.count && shown < MISSING_SHOWN; i++) {
 		struct node_id n = { i };
-		if (graph_op(p->graph, n) != OP_PARAM || out->of[i] != NULL)
+		if (!is_needed(p, n) || out->of[i] != NULL)
 			continue;
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s'%.120s'", shown++ > 0 ? ", " : "",
 					 graph_string(p->graph, n, ATTR_NAME));
@@ -93,16 +105,18 @@ enum fs_status params_find(const struct plan *p, const struct weights *w, const 
 	out->of = calloc(p->graph->nodes.count, sizeof(*out->of));
 	if (out->of == NULL)
 		return diag_set(d, FS_NOMEM, "out of memory");
+	bool *mutated = plan_mutated(p->graph);
 	enum fs_status status = FS_OK;
 	for (uint32_t i = 1; i < p->graph->nodes.count && status == FS_OK; i++) {
 		struct node_id n = { i };
 		if (graph_op(p->graph, n) != OP_PARAM)
 			continue;
 		out->of[i] = find(p, w, n);
-		missing += out->of[i] == NULL;
+		missing += out->of[i] == NULL && is_needed(p, n);
 		if (out->of[i] != NULL)
-			status = check(p, n, out->of[i], origin, d);
+			status = check(p, n, out->of[i], mutated[i], origin, d);
 	}
+	free(mutated);
 	if (status == FS_OK && missing > 0)
 		status = say_missing(p, out, missing, origin, d);
 	if (status != FS_OK)
@@ -118,29 +132,32 @@ void params_release(struct params *p)
 
 /* --- storing --- */
 
+/* t NULL: zeros */
 static enum fs_status store(const struct weight *t, struct exec *e, const struct type *type, struct node_id n,
 			    struct diag *d)
 {
+	enum dtype have = t != NULL ? t->dtype : (enum dtype)type->dtype;
 	struct box box;
 	int64_t count = 1;
 	exec_box(e, n, &box);
 	for (int k = 0; k < type->rank; k++)
 		count *= box.size[k];
-	void *part = malloc((size_t)(count * dtype_size((enum dtype)type->dtype)) + 1);
+	void *part = calloc((size_t)(count * dtype_size(have)) + 1, 1);
 	if (part == NULL)
 		return diag_set(d, FS_NOMEM, "out of memory");
-	enum fs_status status = weights_read_slice(t, box.start, box.size, part, d);
+	enum fs_status status = t == NULL ? FS_OK : weights_read_slice(t, box.start, box.size, part, d);
 	if (status == FS_OK)
-		status = exec_store(e, n, (enum dtype)type->dtype, part, d);
+		status = exec_store(e, n, have, part, d);
 	free(part);
 	return status;
 }
 
 enum fs_status params_store(const struct params *p, struct exec *e, const struct plan *plan, struct diag *d)
 {
-	for (uint32_t i = 1; i < plan->graph->nodes.count; i++)
-		if (p->of[i] != NULL)
-			TRY(store(p->of[i], e, graph_type(plan->graph, (struct node_id){ i }), (struct node_id){ i },
-				  d));
+	for (uint32_t i = 1; i < plan->graph->nodes.count; i++) {
+		struct node_id n = { i };
+		if (graph_op(plan->graph, n) == OP_PARAM)
+			TRY(store(p->of[i], e, graph_type(plan->graph, n), n, d));
+	}
 	return FS_OK;
 }

@@ -11,7 +11,7 @@ for command in compile opt show passes; do
 done
 run 0 compile --help
 for option in -o --mesh --plan --place --fp8 --scale-scope --fp8-auto --reduce-dtype --exact --dim --target --dump-ir \
-	--dump-dir --print-changed --timing --report; do
+	--dump-dir --print-changed --timing --report --optimizer --clip-norm --keep-gradients; do
 	out_has "  $option"
 done
 run 1

@@ -167,6 +167,28 @@ static enum fs_status set_input_gradient(struct cli *c, const char *value, struc
 	return FS_OK;
 }
 
+static enum fs_status set_optimizer(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	c->compile.train.optimizer = value;
+	return FS_OK;
+}
+
+static enum fs_status set_clip_norm(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	c->compile.train.clip_norm = value;
+	return FS_OK;
+}
+
+static enum fs_status set_keep_gradients(struct cli *c, const char *value, struct diag *d)
+{
+	(void)value;
+	(void)d;
+	c->compile.train.keep_gradients = true;
+	return FS_OK;
+}
+
 static enum fs_status set_passes(struct cli *c, const char *value, struct diag *d)
 {
 	(void)d;
@@ -271,6 +293,11 @@ const struct option cli_options[] = {
 	  "(:OUTPUT after it names another), or OUTPUT, a scalar", set_loss },
 	{ "--cotangent", "OUTPUT", DECIDES, true, "with --train: the gradient of this output is an input, grad.OUTPUT", set_cotangent },
 	{ "--input-gradient", "INPUT", DECIDES, true, "with --train: the gradient of this input, too", set_input_gradient },
+	{ "--optimizer", "NAME[:OPTION=X,...]", DECIDES, false,
+	  "make a training step: adamw (beta1, beta2, eps, weight_decay) or sgd\n(momentum, weight_decay), with torch.optim's defaults; f32 masters and\n"
+	  "states; the learning rate is the input 'lr'", set_optimizer },
+	{ "--clip-norm", "X", DECIDES, false, "with --optimizer: gradients of a larger global norm are scaled down to it", set_clip_norm },
+	{ "--keep-gradients", NULL, DECIDES, false, "with --optimizer: gradients are outputs, too", set_keep_gradients },
 	{ "--dim", "NAME=SIZE", DECIDES, true, "the size of a named dim of the model", set_dim },
 	{ "--target", "cpu|h100|h200|b200", DECIDES, false, "the machine whose prices are used; h100 without it", set_target },
 	{ "--dump-ir", "[=PASS,...]", FOR_COMPILE, false, "print the graph after each pass, or after those named", set_dump },
