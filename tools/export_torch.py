@@ -13,6 +13,7 @@ import argparse
 import importlib
 import json
 import os
+import re
 import sys
 
 import torch
@@ -36,6 +37,19 @@ def parallel_plan(model):
     plan = dict(getattr(model.config, 'base_model_tp_plan', None) or {})
     plan.update(getattr(type(model), '_tp_plan', None) or {})
     return {k: v for k, v in plan.items() if isinstance(v, str)}
+
+
+def matching(plan, names):
+    """Without the rules that name no parameter or module of this model: a family's plan has those of all its members."""
+    known = {n.removeprefix('model.') for name in names for n in (name, name.rpartition('.')[0])}
+    kept = {}
+    for rule, style in plan.items():
+        pattern = re.compile(r'[^.]+'.join(map(re.escape, rule.removeprefix('model.').split('*'))))
+        if any(map(pattern.fullmatch, known)):
+            kept[rule] = style
+        else:
+            print(f"left out of the plan: '{rule}' ({style}), which this model has not", file=sys.stderr)
+    return kept
 
 
 def from_hugging_face(name, shape, dtype):
@@ -89,7 +103,7 @@ def main():
     save_file(weights(program), os.path.join(a.out, 'model.safetensors'))
     save_file({n: t.contiguous() for n, t in zip(names, given)}, os.path.join(a.out, 'inputs.safetensors'))
     with open(os.path.join(a.out, 'tp_plan.json'), 'w') as f:
-        json.dump(plan, f, indent=1)
+        json.dump(matching(plan, program.state_dict), f, indent=1)
 
 
 if __name__ == '__main__':
