@@ -31,6 +31,8 @@ struct mesh {
 enum fs_status mesh_parse(struct mesh *m, const char *text, struct diag *d);
 int mesh_find(const struct mesh *m, const char *axis); /* -1 where there is none */
 int64_t mesh_size(const struct mesh *m);               /* ranks */
+/* The names of these axes (bit mask): "dp,tp". */
+void mesh_axes_text(const struct mesh *m, uint32_t axes, char *out, size_t size);
 /* Rank of the world to coordinates, last axis fastest. */
 void mesh_coords(const struct mesh *m, int64_t rank, int32_t coord[MAX_AXES]);
 

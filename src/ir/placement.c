@@ -81,6 +81,15 @@ int mesh_find(const struct mesh *m, const char *axis)
 	return -1;
 }
 
+void mesh_axes_text(const struct mesh *m, uint32_t axes, char *out, size_t size)
+{
+	size_t used = 0;
+	out[0] = '\0';
+	for (int i = 0; i < m->count && used < size; i++)
+		if (axes >> i & 1)
+			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "," : "", m->axis[i].name);
+}
+
 int64_t mesh_size(const struct mesh *m)
 {
 	int64_t n = 1;

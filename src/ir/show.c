@@ -1,6 +1,7 @@
 /* The tables of show.h. */
 #include "show.h"
 #include "plan_json.h"
+#include "table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -169,64 +170,6 @@ static void show_json(const struct plan *p, FILE *out)
 	free(o.text);
 }
 
-/* --- tables: lines of cells, columns as wide as their widest cell --- */
-
-#define MAX_COLUMNS 8
-
-struct table {
-	struct arena arena;
-	int columns;
-	bool right[MAX_COLUMNS]; /* numbers */
-	VEC(const char *) cells;
-};
-
-static void add_cell(struct table *t, const char *text)
-{
-	*vec_push(&t->cells) = arena_strdup(&t->arena, text);
-}
-
-static void add_number(struct table *t, int64_t v)
-{
-	*vec_push(&t->cells) = arena_printf(&t->arena, "%lld", (long long)v);
-}
-
-/* `titles` ends with NULL; those that start with '>' head columns of numbers. */
-static void table_start(struct table *t, const char *const *titles)
-{
-	*t = (struct table){ .columns = 0 };
-	for (; titles[t->columns] != NULL; t->columns++) {
-		t->right[t->columns] = titles[t->columns][0] == '>';
-		add_cell(t, titles[t->columns] + t->right[t->columns]);
-	}
-}
-
-/* Without blanks at the end. */
-static void print_row(const struct table *t, const char *const *cells, const int *width, FILE *out)
-{
-	int columns = t->columns;
-	while (columns > 0 && cells[columns - 1][0] == '\0')
-		columns--;
-	for (int c = 0; c < columns; c++) {
-		bool last = c == columns - 1;
-		int pad = t->right[c] ? width[c] : last ? 0 : -width[c];
-		fprintf(out, "  %*s", pad, cells[c]);
-	}
-	fputc('\n', out);
-}
-
-static void table_end(struct table *t, FILE *out)
-{
-	int width[MAX_COLUMNS] = { 0 };
-	for (uint32_t i = 0; i < t->cells.count; i++) {
-		int size = (int)strlen(t->cells.items[i]), column = (int)i % t->columns;
-		width[column] = size > width[column] ? size : width[column];
-	}
-	for (uint32_t i = 0; i < t->cells.count; i += (uint32_t)t->columns)
-		print_row(t, &t->cells.items[i], width, out);
-	vec_release(&t->cells);
-	arena_release(&t->arena);
-}
-
 /* --- the tables of a plan --- */
 
 static void show_memory(const struct plan *p, FILE *out)
@@ -296,31 +239,22 @@ static void count_collective(struct kinds *k, struct node_id n)
 	*vec_push(&k->list) = kind;
 }
 
-static void axes_text(const struct mesh *m, int64_t axes, char *out, size_t size)
-{
-	size_t used = 0;
-	out[0] = '\0';
-	for (int i = 0; i < m->count && used < size; i++)
-		if (axes >> i & 1)
-			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "," : "", m->axis[i].name);
-}
-
 static void add_collective(struct table *t, const struct plan *p, const struct kind *k)
 {
 	const struct mesh *m = context_mesh(p->context);
 	char text[256];
 	struct type local = type_make((enum dtype)k->type->dtype, k->type->rank, k->type->dim);
 	type_local_shape(k->type, m, NULL, local.dim);
-	add_cell(t, op_text(graph_op(p->graph, k->first)));
-	axes_text(m, graph_int(p->graph, k->first, ATTR_AXES, 0), text, sizeof(text));
-	add_cell(t, text);
-	add_number(t, collective_ranks(p->graph, k->first));
+	table_cell(t, op_text(graph_op(p->graph, k->first)));
+	mesh_axes_text(m, (uint32_t)graph_int(p->graph, k->first, ATTR_AXES, 0), text, sizeof(text));
+	table_cell(t, text);
+	table_number(t, collective_ranks(p->graph, k->first));
 	type_text(&local, NULL, text, sizeof(text));
-	add_cell(t, text);
-	add_number(t, k->bytes);
-	add_number(t, k->count);
-	add_cell(t, plan_section_words[p->storage[k->first.i].section]);
-	add_cell(t, k->module);
+	table_cell(t, text);
+	table_number(t, k->bytes);
+	table_number(t, k->count);
+	table_cell(t, plan_section_words[p->storage[k->first.i].section]);
+	table_cell(t, k->module);
 }
 
 static void show_collectives(const struct plan *p, FILE *out)
@@ -356,12 +290,12 @@ static void show_matmuls(const struct plan *p, FILE *out)
 	table_start(&t, titles);
 	for (uint32_t i = 0; i < p->matmuls.count; i++) {
 		const struct plan_matmul *m = &p->matmuls.items[i];
-		add_cell(&t, m->module != NULL ? m->module : or_empty(m->node));
-		add_number(&t, m->m);
-		add_number(&t, m->n);
-		add_number(&t, m->k);
-		add_cell(&t, or_empty(m->recipe));
-		add_cell(&t, or_empty(m->reason));
+		table_cell(&t, m->module != NULL ? m->module : or_empty(m->node));
+		table_number(&t, m->m);
+		table_number(&t, m->n);
+		table_number(&t, m->k);
+		table_cell(&t, or_empty(m->recipe));
+		table_cell(&t, or_empty(m->reason));
 	}
 	table_end(&t, out);
 }

@@ -126,6 +126,14 @@ static double sdpa_flops(const struct graph *g, struct node_id n, const int64_t 
 	return graph_int(g, n, ATTR_CAUSAL, 0) ? flops / 2 : flops;
 }
 
+double op_flops(const struct graph *g, struct node_id n, const int64_t (*shape)[MAX_RANK])
+{
+	enum op op = graph_op(g, n);
+	if (op == OP_MATMUL || op == OP_SCALED_MATMUL)
+		return matmul_flops(g, n, shape);
+	return op == OP_SDPA ? sdpa_flops(g, n, shape) : 0;
+}
+
 enum cost_kind { COST_FREE, COST_BYTES, COST_FLOPS };
 static const uint8_t cost_of[OP_COUNT] = {
 #define OP(name, text, least, most, stages, infer, rule, linear, cost, lower, vjp, attrs) [OP_##name] = COST_##cost,
@@ -145,10 +153,7 @@ uint64_t op_price(const struct machine *m, const struct graph *g, struct node_id
 		const struct type *in = graph_type(g, graph_operand(g, n, k));
 		bytes += (double)count(shape[k], in->rank) * dtype_size((enum dtype)in->dtype);
 	}
-	double seconds = bytes / m->memory, compute = 0;
-	if (op == OP_MATMUL || op == OP_SCALED_MATMUL)
-		compute = matmul_flops(g, n, shape) / (op == OP_MATMUL ? m->flops : FP8_RATE * m->flops);
-	else if (op == OP_SDPA)
-		compute = sdpa_flops(g, n, shape) / m->flops;
+	double seconds = bytes / m->memory;
+	double compute = op_flops(g, n, shape) / (op == OP_SCALED_MATMUL ? FP8_RATE * m->flops : m->flops);
 	return picoseconds(compute > seconds ? compute : seconds);
 }

@@ -1,4 +1,7 @@
-/* Machine tables and prices: what a local op and a collective cost, in picoseconds and bytes. */
+/*
+ * Machine tables and prices: what a local op and a collective cost, in picoseconds and bytes.  Plans hang on
+ * them; what a run would take is for rates.h to say.
+ */
 #ifndef FS_MACHINE_H
 #define FS_MACHINE_H
 
@@ -23,6 +26,8 @@ int64_t move_bytes(const int64_t *shape, int rank, int item, label from, label t
 uint64_t move_price(const struct machine *m, const int64_t *shape, int rank, int item, label from, label to,
 		    int32_t ranks);
 uint64_t slice_price(void);
+/* Flops of a product with these local shapes (operands, then the result); 0: op n is none. */
+double op_flops(const struct graph *g, struct node_id n, const int64_t (*shape)[MAX_RANK]);
 /* Time of op n with these local shapes (operands, then the result). */
 uint64_t op_price(const struct machine *m, const struct graph *g, struct node_id n, const int64_t (*shape)[MAX_RANK]);
 /* Time of a collective of a local program. */
