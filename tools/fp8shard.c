@@ -214,7 +214,7 @@ static enum fs_status run_opt(struct cli *c, struct diag *d)
 	return status;
 }
 
-/* --- show, explain, passes --- */
+/* --- show, explain, estimate, passes --- */
 
 static enum fs_status run_show(struct cli *c, struct diag *d)
 {
@@ -231,6 +231,12 @@ static enum fs_status run_explain(struct cli *c, struct diag *d)
 		TRY(explain_diff(c->input, c->second, c->json, stdout, d));
 	else
 		TRY(explain_plan(c->input, c->second, c->json, stdout, d));
+	return output_flush(d);
+}
+
+static enum fs_status run_estimate(struct cli *c, struct diag *d)
+{
+	TRY(estimate_file(c->input, c->compile.target, c->nodes, c->json, stdout, d));
 	return output_flush(d);
 }
 
@@ -265,6 +271,10 @@ const struct command cli_commands[] = {
 	  "without one, all. The next best is solved again from the model: run this where compile was run.\n"
 	  "--diff exits with 0 whether or not the plans differ.",
 	  "  fp8shard explain plan.json 'layers.0.mlp.down_proj'\n  fp8shard explain --diff before.json after.json", run_explain },
+	{ "estimate", FOR_ESTIMATE, 1, "estimate PLAN [--target MACHINE] [--nodes N] [--json]",
+	  "say what a run of a plan would take on a machine: time and memory of a rank.\n"
+	  "Nothing is run and no weights are read; any number of ranks (docs/performance.md).",
+	  "  fp8shard estimate plan.json --target h100 --nodes 2", run_estimate },
 	{ "passes", FOR_PASSES, 0, "passes [--markdown]",
 	  "list the passes, with their stages and numerics.", "  fp8shard passes", run_list },
 };

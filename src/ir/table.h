@@ -4,7 +4,7 @@
 
 #include "base.h"
 
-#define MAX_COLUMNS 8
+#define MAX_COLUMNS 9
 
 struct table {
 	struct arena arena;

@@ -4,7 +4,7 @@ out_has 'fp8shard compile model.pt2 -o plan.json'
 out_has 'exit status: 0 done'
 run 0 --version
 out_has 'fp8shard 0.'
-for command in compile opt show passes; do
+for command in compile opt show explain estimate passes; do
 	run 0 $command --help
 	out_has "usage: fp8shard $command"
 	out_has 'example:'

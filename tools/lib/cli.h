@@ -12,7 +12,7 @@
 /* Exit status: what a user or a file got wrong. */
 enum { EXIT_USER = 1 };
 
-enum command_bit { FOR_COMPILE = 1, FOR_OPT = 2, FOR_SHOW = 4, FOR_PASSES = 8, FOR_EXPLAIN = 16, FOR_PLAN = 32 };
+enum command_bit { FOR_COMPILE = 1, FOR_OPT = 2, FOR_SHOW = 4, FOR_PASSES = 8, FOR_EXPLAIN = 16, FOR_PLAN = 32, FOR_ESTIMATE = 64 };
 
 struct cli;
 struct command {
@@ -37,6 +37,7 @@ struct cli {
 	struct import_notes notes;
 	const char *only;  /* --passes */
 	const char *dump, *dump_dir;
+	int64_t nodes; /* 0: not said */
 	bool print_changed, timing, json, diff, markdown, help;
 };
 
@@ -80,6 +81,11 @@ void report_table(const struct compile *c, FILE *out);
  */
 enum fs_status report_write(const char *path, const char *input, const struct compile *c, const char *failed,
 			    struct diag *d);
+
+/* --- cli_estimate.c --- */
+
+/* What a run of the plan in this file takes. target NULL: the plan's, or the default; nodes 0: as few as there can be. */
+enum fs_status estimate_file(const char *path, const char *target, int64_t nodes, bool json, FILE *out, struct diag *d);
 
 /* --- cli_explain.c, cli_diff.c --- */
 

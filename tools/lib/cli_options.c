@@ -116,6 +116,16 @@ static enum fs_status set_target(struct cli *c, const char *value, struct diag *
 	return machine_find(value, &m, d);
 }
 
+static enum fs_status set_nodes(struct cli *c, const char *value, struct diag *d)
+{
+	char *end;
+	errno = 0;
+	c->nodes = strtoll(value, &end, 10);
+	if (end == value || *end != '\0' || errno != 0 || c->nodes < 1)
+		return diag_set(d, FS_INVALID, "--nodes '%.200s': a number of 1 or more wanted", value);
+	return FS_OK;
+}
+
 static enum fs_status set_reduce_dtype(struct cli *c, const char *value, struct diag *d)
 {
 	c->compile.reduce_f32 = true;
@@ -267,7 +277,7 @@ static enum fs_status set_help(struct cli *c, const char *value, struct diag *d)
 #define BOTH (FOR_COMPILE | FOR_OPT)
 /* Those that a plan depends on: it keeps them. */
 #define DECIDES (BOTH | FOR_PLAN)
-#define ALL (FOR_COMPILE | FOR_OPT | FOR_SHOW | FOR_PASSES | FOR_EXPLAIN)
+#define ALL (FOR_COMPILE | FOR_OPT | FOR_SHOW | FOR_PASSES | FOR_EXPLAIN | FOR_ESTIMATE)
 
 const struct option cli_options[] = {
 	{ "--passes", "PASS,...", FOR_OPT, false, "the passes to run, in this order; 'fp8shard passes' lists them", set_passes },
@@ -300,6 +310,9 @@ const struct option cli_options[] = {
 	{ "--keep-gradients", NULL, DECIDES, false, "with --optimizer: gradients are outputs, too", set_keep_gradients },
 	{ "--dim", "NAME=SIZE", DECIDES, true, "the size of a named dim of the model", set_dim },
 	{ "--target", "cpu|h100|h200|b200", DECIDES, false, "the machine whose prices are used; h100 without it", set_target },
+	{ "--target", "cpu|h100|h200|b200", FOR_ESTIMATE, false, "the machine; without it the one the plan was placed for, or h100", set_target },
+	{ "--nodes", "N", FOR_ESTIMATE, false,
+	  "nodes over which the ranks lie, as many on each, the last axis of the\nmesh closest together; without it as few as hold at most 8 ranks each", set_nodes },
 	{ "--dump-ir", "[=PASS,...]", FOR_COMPILE, false, "print the graph after each pass, or after those named", set_dump },
 	{ "--dump-dir", "DIR", FOR_COMPILE, false, "write the graph after each pass to DIR/NN-PASS.ir", set_dump_dir },
 	{ "--print-changed", NULL, FOR_COMPILE, false, "print the graph after each pass that changed it", set_print_changed },
@@ -307,7 +320,7 @@ const struct option cli_options[] = {
 	{ "--report", "FILE", FOR_COMPILE, false,
 	  "write the table of matmuls, notes and errors to FILE, as JSON where\nit ends in .json", set_report },
 	{ "--diff", NULL, FOR_EXPLAIN, false, "compare the collectives of two plans", set_diff },
-	{ "--json", NULL, FOR_SHOW | FOR_EXPLAIN, false, "one JSON object instead of text", set_json },
+	{ "--json", NULL, FOR_SHOW | FOR_EXPLAIN | FOR_ESTIMATE, false, "one JSON object instead of text", set_json },
 	{ "--markdown", NULL, FOR_PASSES, false, "as docs/passes.md", set_markdown },
 	{ "--help", NULL, ALL, false, "this text", set_help },
 };
