@@ -156,12 +156,15 @@ static const char *how_text(const struct graph *g, struct node_id n, uint32_t ax
 	char split[32];
 	enum op op = graph_op(g, n);
 	int count = graph_node(g, n)->count, listed = op == OP_SCALED_MATMUL ? 2 : count < MAX_LISTED ? count : MAX_LISTED;
-	const char *equation = graph_string(g, n, ATTR_EQ), *place = placement_on(g, &graph_type(g, n)->place, axes, a), *text = "";
+	const char *equation = graph_string(g, n, ATTR_EQ), *role = graph_string(g, n, ATTR_ROLE), *text = "";
+	const char *place = placement_on(g, &graph_type(g, n)->place, axes, a);
 	if (op_is_source(op))
 		return arena_printf(a, "%s %s", op_text(op), place);
 	split_letters(g, n, axes, split, sizeof(split));
 	for (int k = 0; k < listed; k++)
 		text = arena_printf(a, "%s%s%s", text, k > 0 ? ", " : "", placed_name(g, graph_operand(g, n, k), axes, a));
+	if (role != NULL)
+		equation = arena_printf(a, "%s (%s)", equation, role);
 	return arena_printf(a, "%s%s%s%s: %s%s -> %s", op_text(op), equation != NULL ? " " : "", equation != NULL ? equation : "",
 			    split, text, listed < count && op != OP_SCALED_MATMUL ? ", ..." : "", place);
 }

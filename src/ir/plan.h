@@ -40,6 +40,7 @@ struct storage {
 struct plan_matmul {
 	const char *node, *module, *source;
 	const char *equation;
+	const char *role;      /* forward, grad_input, grad_weight; NULL: the plan has no backward */
 	int64_t m, n, k;       /* global */
 	const char *recipe;    /* "none" where it was not swapped */
 	const char *reason;    /* why it was or was not */

@@ -396,6 +396,7 @@ static enum fs_status read_matmul(struct reader *r, json_t *from)
 	TRY(plan_optional(r, from, "module", &m->module));
 	TRY(plan_optional(r, from, "source", &m->source));
 	TRY(plan_optional(r, from, "eq", &m->equation));
+	TRY(plan_optional(r, from, "role", &m->role));
 	TRY(plan_optional(r, from, "recipe", &m->recipe));
 	TRY(plan_optional(r, from, "reason", &m->reason));
 	TRY(plan_int(r, from, "m", 0, INT64_MAX, &m->m));

@@ -361,6 +361,7 @@ static void put_matmul(struct writer *w, const struct plan_matmul *m)
 	int_field(w, "m", m->m);
 	int_field(w, "n", m->n);
 	int_field(w, "k", m->k);
+	string_field(w, "role", m->role);
 	string_field(w, "recipe", m->recipe);
 	string_field(w, "reason", m->reason);
 	int_field(w, "value", m->value.i);

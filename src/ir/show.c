@@ -142,6 +142,7 @@ static void json_matmul(struct json_out *o, const struct plan_matmul *m)
 	int_field(o, "m", m->m);
 	int_field(o, "n", m->n);
 	int_field(o, "k", m->k);
+	text_field(o, "role", m->role);
 	text_field(o, "recipe", m->recipe);
 	text_field(o, "reason", m->reason);
 	out_key(o, "swapped");
@@ -279,18 +280,24 @@ static void show_collectives(const struct plan *p, FILE *out)
 
 static void show_matmuls(const struct plan *p, FILE *out)
 {
-	static const char *const titles[] = { "module", ">M", ">N", ">K", "recipe", "reason", NULL };
+	static const char *const forward[] = { "module", ">M", ">N", ">K", "recipe", "reason", NULL };
+	static const char *const training[] = { "module", "role", ">M", ">N", ">K", "recipe", "reason", NULL };
 	uint32_t swapped = 0;
+	bool roles = false;
 	struct table t;
-	for (uint32_t i = 0; i < p->matmuls.count; i++)
+	for (uint32_t i = 0; i < p->matmuls.count; i++) {
 		swapped += is_swapped(&p->matmuls.items[i]);
+		roles |= p->matmuls.items[i].role != NULL;
+	}
 	fprintf(out, "\nmatmuls: %u, of them %u in fp8\n", p->matmuls.count, swapped);
 	if (p->matmuls.count == 0)
 		return;
-	table_start(&t, titles);
+	table_start(&t, roles ? training : forward);
 	for (uint32_t i = 0; i < p->matmuls.count; i++) {
 		const struct plan_matmul *m = &p->matmuls.items[i];
 		table_cell(&t, m->module != NULL ? m->module : or_empty(m->node));
+		if (roles)
+			table_cell(&t, or_empty(m->role));
 		table_number(&t, m->m);
 		table_number(&t, m->n);
 		table_number(&t, m->k);

@@ -1,46 +1,25 @@
 /*
- * assign_recipes: say of every matmul which fp8 recipe it gets, or why none.
+ * assign_recipes: say of every matmul which fp8 recipe it gets, or why none; with a backward, what it is to the loss.
  *
- *     %h = matmul %x, %w {eq="mk,nk->mn"}   =>   %h = matmul %x, %w {eq="mk,nk->mn" recipe="rowwise"}
+ *     %h = matmul %x, %w {eq="mk,nk->mn"}   =>   %h = matmul %x, %w {eq="mk,nk->mn" recipe="rowwise" role="forward"}
  *
  * On the global graph, so that the set of swapped matmuls does not depend on the mesh.  A candidate
  * has a 2-D parameter (perhaps cast) as one operand; it is taken where the recipe asked for is not
- * none and the global K and N are multiples of 16.
+ * none and the global K and N are multiples of 16.  The gradients of its layer go with it: all three or
+ * none, but for those that the recipe itself keeps in high precision.
  *
  * stage global   needs canonicalize   numerics exact
  */
 #include "fp8_chain.h"
 #include "passes.h"
 #include "pattern.h"
-#include "recipe.h"
+#include "roles.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* The parameter that operand k is, under casts and copies or as codes times a scale; or none. */
-static struct node_id parameter_of(const struct graph *g, struct node_id product, int k)
-{
-	struct stored s;
-	struct node_id n = graph_operand(g, product, k);
-	if (stored_operand(g, product, k, &s))
-		n = s.codes;
-	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY ||
-	       (graph_op(g, n) == OP_PERMUTE && dtype_class((enum dtype)graph_type(g, n)->dtype) == DC_FP8))
-		n = graph_operand(g, n, 0);
-	return graph_op(g, n) == OP_PARAM ? n : NODE_NONE;
-}
-
-/* The operand that is the weight: a 2-D parameter; -1: none is. */
-static int weight_operand(const struct graph *g, struct node_id n)
-{
-	for (int k = 1; k >= 0; k--) {
-		struct node_id p = parameter_of(g, n, k);
-		if (node_is(p) && graph_type(g, p)->rank == 2)
-			return k;
-	}
-	return -1;
-}
-
-static void measure(const struct graph *g, struct node_id n, struct matmul_report *r)
+/* N is what the weight (of a grad_weight product: the activation) adds to the result. */
+static void measure(const struct graph *g, struct node_id n, bool flipped, struct matmul_report *r)
 {
 	struct equation e;
 	struct diag d = { 0 };
@@ -54,9 +33,9 @@ static void measure(const struct graph *g, struct node_id n, struct matmul_repor
 			if (v == 0 && role == ROLE_K)
 				r->k *= t->dim[i];
 			else if (v == 0)
-				r->m *= t->dim[i];
+				*(flipped && role == ROLE_M ? &r->n : &r->m) *= t->dim[i];
 			else if (role == ROLE_N)
-				r->n *= t->dim[i];
+				*(flipped ? &r->m : &r->n) *= t->dim[i];
 		}
 	}
 }
@@ -135,32 +114,110 @@ static const char *unasked_reason(const struct graph *g, struct node_id n, int w
 	return weight >= 0 && stored_operand(g, n, weight, &s) ? "not asked for; the weight is stored as fp8 codes" : "not asked for";
 }
 
-static struct node_id assign(struct rebuild *r, struct compile *c, struct node_id n, uint32_t *hits)
+struct assign {
+	struct rebuild r;
+	struct compile *c;
+	struct roles roles;
+	struct matmul_report *report; /* by node */
+	uint32_t *hits;
+};
+
+static struct matmul_report describe(const struct assign *s, struct node_id n)
 {
-	const struct graph *g = r->from;
+	const struct graph *g = s->r.from;
 	const struct prov *p = graph_prov(g, n);
-	int weight = weight_operand(g, n);
 	struct matmul_report report = { .node = p->node, .module = p->module, .source = p->source,
 					.equation = graph_string(g, n, ATTR_EQ), .recipe = "none" };
-	measure(g, n, &report);
+	if (s->roles.backward)
+		report.role = role_text(s->roles.of[n.i].role);
+	measure(g, n, s->roles.of[n.i].flipped, &report);
+	return report;
+}
+
+/* A matmul that no other decides for. */
+static void decide(struct assign *s, struct node_id n)
+{
+	struct graph *g = (struct graph *)s->r.from;
+	struct matmul_report report = describe(s, n);
+	int weight = weight_operand(g, n);
 	struct aliases names = names_of(g, n, weight);
 	if (report.module == NULL && names.count > 0)
 		report.module = names.at[names.count - 1];
 	const char *reason = graph_string(g, n, ATTR_REASON), *lifted = reason ? graph_string(g, n, ATTR_RECIPE) : NULL;
-	const char *asked = recipe_asked(c, &names, lifted, hits);
+	const char *asked = recipe_asked(s->c, &names, lifted, s->hits);
 	report.reason = strcmp(asked, "none") == 0 ? unasked_reason(g, n, weight)
 			: asked == lifted	    ? NULL
-						    : refusal((struct graph *)r->from, n, weight, &report);
+						    : refusal(g, n, weight, &report);
 	if (report.reason == NULL) {
 		report.reason = asked == lifted ? reason : swapped_reason(g, n, weight);
 		report.recipe = context_intern(g->context, asked);
 	}
-	*vec_push(&c->matmuls) = report;
+	s->report[n.i] = report;
+}
+
+static bool recipe_has(const char *name, enum product_role role)
+{
+	struct recipe r;
+	struct diag d = { 0 };
+	return recipe_find(name, &r, &d) == FS_OK && recipe_casts(&r, role);
+}
+
+/* A gradient of a layer, as its forward product was decided. */
+static void follow(struct assign *s, struct node_id n)
+{
+	struct context *c = s->r.from->context;
+	const struct product *p = &s->roles.of[n.i];
+	const struct matmul_report *forward = &s->report[p->forward.i];
+	struct matmul_report report = describe(s, n);
+	if (report.module == NULL)
+		report.module = forward->module;
+	report.recipe = forward->recipe;
+	report.reason = forward->reason;
+	if (strcmp(forward->recipe, "none") != 0 && !recipe_has(forward->recipe, p->role)) {
+		char text[96];
+		snprintf(text, sizeof(text), "in high precision by %s", forward->recipe);
+		report.recipe = "none";
+		report.reason = context_intern(c, text);
+	}
+	s->report[n.i] = report;
+}
+
+/* A product that the graph quantized itself is asked by itself. */
+static bool follows(const struct assign *s, struct node_id n)
+{
+	struct node_id forward = s->roles.of[n.i].forward;
+	return node_is(forward) && !node_same(forward, n) && graph_string(s->r.from, n, ATTR_REASON) == NULL;
+}
+
+static void decide_all(struct assign *s)
+{
+	const struct graph *g = s->r.from;
+	for (int second = 0; second < 2; second++)
+		for (uint32_t i = 1; i < g->nodes.count; i++) {
+			struct node_id n = { i };
+			if (!s->r.reached[i] || graph_op(g, n) != OP_MATMUL || follows(s, n) != (second == 1))
+				continue;
+			if (second)
+				follow(s, n);
+			else
+				decide(s, n);
+		}
+}
+
+static struct node_id emit(struct assign *s, struct node_id n)
+{
+	const struct graph *g = s->r.from;
+	const struct matmul_report *report = &s->report[n.i];
 	struct attrs a;
+	*vec_push(&s->c->matmuls) = *report;
 	graph_attrs(g, n, &a);
-	attrs_string(&a, ATTR_RECIPE, report.recipe);
-	struct node_id in[2] = { r->map[graph_operand(g, n, 0).i], r->map[graph_operand(g, n, 1).i] };
-	return graph_emit(r->to, OP_MATMUL, in, 2, &a, graph_node(g, n)->prov);
+	attrs_string(&a, ATTR_RECIPE, report->recipe);
+	if (report->role != NULL)
+		attrs_string(&a, ATTR_ROLE, report->role);
+	if (s->roles.backward && s->roles.of[n.i].flipped)
+		attrs_int(&a, ATTR_FLIPPED, 1);
+	struct node_id in[2] = { s->r.map[graph_operand(g, n, 0).i], s->r.map[graph_operand(g, n, 1).i] };
+	return graph_emit(s->r.to, OP_MATMUL, in, 2, &a, graph_node(g, n)->prov);
 }
 
 static enum fs_status check_requests(const struct compile *c, struct diag *d)
@@ -193,19 +250,23 @@ static enum fs_status check_hits(const struct compile *c, const uint32_t *hits, 
 enum fs_status pass_assign_recipes(struct graph **g, struct compile *c, struct diag *d)
 {
 	TRY(check_requests(c, d));
-	VEC(uint32_t) hits = { 0 };
-	for (uint32_t i = 0; i <= c->recipes.count; i++)
-		vec_push(&hits);
+	struct assign s = { .c = c, .roles = roles_make(*g) };
+	s.hits = calloc(c->recipes.count + 1u, sizeof(*s.hits));
+	s.report = calloc((*g)->nodes.count, sizeof(*s.report));
+	if (s.hits == NULL || s.report == NULL)
+		BUG("out of memory");
 	c->matmuls.count = 0;
-	struct rebuild r;
-	rebuild_init(&r, *g, STAGE_GLOBAL, "assign_recipes");
+	rebuild_init(&s.r, *g, STAGE_GLOBAL, "assign_recipes");
+	decide_all(&s);
 	for (uint32_t i = 1; i < (*g)->nodes.count; i++) {
 		struct node_id n = { i };
-		if (r.reached[i])
-			r.map[i] = graph_op(*g, n) == OP_MATMUL ? assign(&r, c, n, hits.items) : rebuild_copy(&r, n);
+		if (s.r.reached[i])
+			s.r.map[i] = graph_op(*g, n) == OP_MATMUL ? emit(&s, n) : rebuild_copy(&s.r, n);
 	}
-	rebuild_finish(&r, g);
-	enum fs_status status = check_hits(c, hits.items, d);
-	vec_release(&hits);
+	rebuild_finish(&s.r, g);
+	enum fs_status status = check_hits(c, s.hits, d);
+	roles_release(&s.roles);
+	free(s.hits);
+	free(s.report);
 	return status;
 }

@@ -353,7 +353,7 @@ static void add_matmul(struct plan *p, const struct matmul_report *m, const stru
 		.node = context_intern(c, m->node), .module = context_intern(c, m->module),
 		.source = context_intern(c, m->source), .equation = context_intern(c, m->equation),
 		.m = m->m, .n = m->n, .k = m->k,
-		.recipe = context_intern(c, m->recipe), .reason = context_intern(c, m->reason),
+		.role = context_intern(c, m->role), .recipe = context_intern(c, m->recipe), .reason = context_intern(c, m->reason),
 		.value = { value == UINT32_MAX ? 0 : value },
 	};
 }

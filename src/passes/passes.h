@@ -17,6 +17,7 @@ typedef VEC(struct request) request_list;
 /* A matmul of the source program and what became of it, for the report (recipes.c). */
 struct matmul_report {
 	const char *node, *module, *source, *equation, *recipe, *reason;
+	const char *role; /* NULL: the graph has no backward */
 	int64_t m, n, k;
 };
 

@@ -2,13 +2,25 @@
 
 #include <string.h>
 
+#define HIGH      { DT_NONE, SPAN_ROW }
+#define ROW(t)    { DT_##t, SPAN_ROW }
+#define TENSOR(t) { DT_##t, SPAN_TENSOR }
+
 static const struct recipe recipes[] = {
-	/*  name                 forward   left                      right */
-	{ "none",                DT_NONE, { SPAN_ONE, SPAN_ONE },   { SPAN_ONE, SPAN_ONE }, false },
-	{ "tensorwise",          DT_E4M3, { SPAN_ALL, SPAN_ALL },   { SPAN_ALL, SPAN_ALL }, false },
-	{ "rowwise",             DT_E4M3, { SPAN_ONE, SPAN_ALL },   { SPAN_ONE, SPAN_ALL }, false },
-	{ "rowwise_with_gw_hp",  DT_E4M3, { SPAN_ONE, SPAN_ALL },   { SPAN_ONE, SPAN_ALL }, false },
+	/*                         forward                           grad_input                        grad_weight
+	 *  name                   activation     weight             gradient       weight             gradient       activation */
+	{ "none",               { { HIGH,         HIGH         }, { HIGH,         HIGH         }, { HIGH,         HIGH         } }, false },
+	{ "tensorwise",         { { TENSOR(E4M3), TENSOR(E4M3) }, { TENSOR(E5M2), TENSOR(E4M3) }, { TENSOR(E5M2), TENSOR(E4M3) } }, false },
+	{ "rowwise",            { { ROW(E4M3),    ROW(E4M3)    }, { ROW(E4M3),    ROW(E4M3)    }, { ROW(E4M3),    ROW(E4M3)    } }, false },
+	{ "rowwise_with_gw_hp", { { ROW(E4M3),    ROW(E4M3)    }, { ROW(E4M3),    TENSOR(E4M3) }, { HIGH,         HIGH         } }, false },
 };
+
+static const char *const role_names[PRODUCT_ROLES] = { "forward", "grad_input", "grad_weight" };
+
+const char *role_text(enum product_role role)
+{
+	return role_names[role];
+}
 
 enum fs_status recipe_find(const char *text, struct recipe *out, struct diag *d)
 {
@@ -23,4 +35,32 @@ enum fs_status recipe_find(const char *text, struct recipe *out, struct diag *d)
 	}
 	return diag_set(d, FS_INVALID, "'%s' is no fp8 recipe; there are none, tensorwise, rowwise and rowwise_with_gw_hp, each also "
 			"with :pow2 for scales that are powers of two", text);
+}
+
+bool recipe_casts(const struct recipe *r, enum product_role role)
+{
+	return r->operand[role][0].dtype != DT_NONE;
+}
+
+/* What the graph quantized itself (a lifted product, which has a reason) it quantized as forward operands are. */
+static enum product_role role_of(const struct graph *g, struct node_id n)
+{
+	const char *text = graph_string(g, n, ATTR_ROLE);
+	for (int i = 0; i < PRODUCT_ROLES && text != NULL && graph_string(g, n, ATTR_REASON) == NULL; i++)
+		if (strcmp(role_names[i], text) == 0)
+			return (enum product_role)i;
+	return PRODUCT_FORWARD;
+}
+
+bool matmul_casts(const struct graph *g, struct node_id n, struct product_casts *out)
+{
+	const char *name = graph_op(g, n) == OP_MATMUL ? graph_string(g, n, ATTR_RECIPE) : NULL;
+	struct recipe r;
+	struct diag d = { 0 };
+	if (name == NULL || recipe_find(name, &r, &d) != FS_OK)
+		return false;
+	enum product_role role = role_of(g, n);
+	bool flipped = graph_int(g, n, ATTR_FLIPPED, 0) != 0;
+	*out = (struct product_casts){ { r.operand[role][flipped], r.operand[role][!flipped] }, r.pow2 };
+	return recipe_casts(&r, role);
 }

@@ -128,7 +128,7 @@ static int32_t ranks_of(const struct search *s, uint32_t axes)
  */
 static bool cast_may_pass(const struct search *s, const struct placement *here)
 {
-	if (s->wire->recipe == NULL || placement_has_partial(here))
+	if (s->wire->dtype == DT_NONE || placement_has_partial(here))
 		return false;
 	for (int i = 0; i < s->goal->count; i++)
 		if (placement_find(here, s->goal->at[i].axis) < 0)

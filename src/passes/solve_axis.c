@@ -250,7 +250,7 @@ struct source { struct edge produced, held; bool both; };
 
 static struct source source_make(const struct work *w, struct node_id x, uint32_t want_class, bool casts)
 {
-	bool cast = w->value_classes.items[want_class].wire.recipe != NULL;
+	bool cast = w->value_classes.items[want_class].wire.dtype != DT_NONE;
 	struct source s = { .both = !cast || casts };
 	s.produced = edge_make(w, w->value_class[x.i], want_class, casts);
 	s.held = w->held_class[x.i] == w->value_class[x.i] ? s.produced : edge_make(w, w->held_class[x.i], want_class, casts);

@@ -92,7 +92,7 @@ static label_set uneven_labels(const int64_t *shape, int rank, int32_t ranks)
 
 static uint64_t moved(const struct work *w, const struct value_class *c, bool codes, const int64_t *shape, label p, label q, int32_t ranks)
 {
-	if (codes && c->wire.recipe != NULL)
+	if (codes && c->wire.dtype != DT_NONE)
 		return wire_price(w->s->machine, &c->wire, shape, c->rank, c->item, p, q, ranks);
 	return move_price(w->s->machine, shape, c->rank, c->item, p, q, ranks);
 }
@@ -122,7 +122,7 @@ static uint32_t class_of_value(struct work *w, struct node_id n, enum which whic
 	struct wire wire = w->s->wires.value == NULL ? (struct wire){ 0 } : w->s->wires.value[n.i];
 	others_of(w, which, at, others);
 	uint64_t key[4] = { 4, graph_node(w->s->g, n)->type.i, pack(others),
-			    wire.recipe == NULL ? 0 : 1u | (uint64_t)wire.whole << 1 | (uint64_t)wire.spanned << 2 };
+			    wire.dtype == DT_NONE ? 0 : 1u | (uint64_t)wire.whole << 1 | (uint64_t)wire.spanned << 2 };
 	uint64_t hash = hash_bytes(key, sizeof(key), 0);
 	struct key_query q = { w, key };
 	uint32_t i = hash_find(&w->value_table, hash, same_key, &q);

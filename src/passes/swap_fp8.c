@@ -34,6 +34,7 @@
 
 /* A product that is still wide: what is to be done once no axis is partial any more. */
 struct wide {
+	struct node_id low;      /* the other half of an exact sum with an e5m2 operand, moved alike; or none */
 	struct node_id scale[2]; /* dequantization factors, or none: only a cast */
 	const char *equation;
 	enum dtype dtype;
@@ -53,23 +54,22 @@ struct swap {
 /* --- amax, scale, cast --- */
 
 /* Dims of operand `side` that are contracted, or all. */
-static int amax_dims(const struct equation *e, int side, const struct granularity *g, int64_t dims[MAX_RANK])
+static int amax_dims(const struct equation *e, int side, enum span span, int64_t dims[MAX_RANK])
 {
 	int count = 0;
 	for (int i = 0; i < e->rank[side]; i++)
-		if (g->rows == SPAN_ALL || equation_role(e, e->letter[side][i]) == ROLE_K)
+		if (span == SPAN_TENSOR || equation_role(e, e->letter[side][i]) == ROLE_K)
 			dims[count++] = i;
 	return count;
 }
 
 /* Axes over which shards keep their own scale: by default those that shard the dims of row scales. */
-static uint32_t scope_of(const struct swap *s, const struct type *t, const struct granularity *g, const int64_t *dims,
-			 int count)
+static uint32_t scope_of(const struct swap *s, const struct type *t, enum span span, const int64_t *dims, int count)
 {
 	uint32_t sharding = 0;
 	for (int i = 0; i < count; i++)
 		sharding |= placement_axes_of(&t->place, (int)dims[i]);
-	uint32_t wanted = g->rows == SPAN_ALL ? s->local : ~s->global;
+	uint32_t wanted = span == SPAN_TENSOR ? s->local : ~s->global;
 	return sharding & wanted;
 }
 
@@ -127,13 +127,13 @@ static struct node_id emit_like(struct swap *s, enum op op, const struct node_id
 struct quantized { struct node_id codes, factor; }; /* factor: 1/scale */
 
 static struct quantized quantize(struct swap *s, struct node_id x, const struct equation *e, int side,
-				 const struct recipe *recipe, struct prov_id prov)
+				 const struct product_casts *casts, struct prov_id prov)
 {
-	const struct granularity *g = side == 0 ? &recipe->left : &recipe->right;
+	const struct casting *to = &casts->operand[side];
 	struct type xt = *graph_type(s->r.to, x);
 	int64_t dims[MAX_RANK];
-	int count = amax_dims(e, side, g, dims);
-	uint32_t scope = scope_of(s, &xt, g, dims, count);
+	int count = amax_dims(e, side, to->span, dims);
+	uint32_t scope = scope_of(s, &xt, to->span, dims, count);
 	struct type mt = amax_type(s, &xt, dims, count, scope);
 	struct attrs a = { 0 };
 	attrs_ints(&a, ATTR_DIMS, dims, count);
@@ -141,13 +141,13 @@ static struct quantized quantize(struct swap *s, struct node_id x, const struct 
 		attrs_int(&a, ATTR_SCOPE, scope);
 	struct node_id amax = reduce_amax(s, graph_emit_typed(s->r.to, OP_AMAX, &x, 1, &a, &mt, prov), prov);
 	struct attrs b = { 0 };
-	attrs_int(&b, ATTR_DTYPE, recipe->forward);
+	attrs_int(&b, ATTR_DTYPE, to->dtype);
 	struct attrs c = b;
-	if (recipe->pow2)
+	if (casts->pow2)
 		attrs_int(&b, ATTR_POW2, 1);
 	struct node_id scale = emit_like(s, OP_FP8_SCALE, &amax, 1, &b, DT_F32, prov);
 	struct node_id in[2] = { x, scale };
-	return (struct quantized){ emit_like(s, OP_FP8_CAST, in, 2, &c, recipe->forward, prov),
+	return (struct quantized){ emit_like(s, OP_FP8_CAST, in, 2, &c, to->dtype, prov),
 				   emit_like(s, OP_RECIPROCAL, &scale, 1, NULL, DT_F32, prov) };
 }
 
@@ -314,22 +314,30 @@ static struct node_id finish_wide(struct swap *s, struct wide *w, struct node_id
 		return emit_like(s, OP_CAST, &x, 1, &a, w->dtype, prov);
 	follow_product(s, w, x, prov);
 	attrs_string(&a, ATTR_EQ, w->equation);
-	struct node_id in[3] = { x, w->scale[0], w->scale[1] };
-	return emit_like(s, OP_POST_SCALE, in, 3, &a, w->dtype, prov);
+	struct node_id in[4] = { x, w->scale[0], w->scale[1], w->low };
+	return emit_like(s, OP_POST_SCALE, in, node_is(w->low) ? 4 : 3, &a, w->dtype, prov);
+}
+
+/* The move n of the old graph on x, in x's type. */
+static struct node_id move_as(struct swap *s, struct node_id n, struct node_id x)
+{
+	const struct graph *g = s->r.from;
+	struct type t = *graph_type(g, n);
+	struct attrs a;
+	graph_attrs(g, n, &a);
+	t.dtype = graph_type(s->r.to, x)->dtype;
+	return graph_emit_typed(s->r.to, graph_op(g, n), &x, 1, &a, &t, graph_node(g, n)->prov);
 }
 
 /* A move of a wide product: in the wide type; after the last reduction, scales and rounds. */
 static struct node_id move_wide(struct swap *s, struct node_id n)
 {
 	const struct graph *g = s->r.from;
-	struct node_id old = graph_operand(g, n, 0), x = s->r.map[old.i];
+	struct node_id old = graph_operand(g, n, 0), made = move_as(s, n, s->r.map[old.i]);
 	struct wide w = s->pending.items[s->wide[old.i] - 1];
-	struct type t = *graph_type(g, n);
-	struct attrs a;
-	graph_attrs(g, n, &a);
-	t.dtype = graph_type(s->r.to, x)->dtype;
-	struct node_id made = graph_emit_typed(s->r.to, graph_op(g, n), &x, 1, &a, &t, graph_node(g, n)->prov);
-	if (!placement_has_partial(&t.place))
+	if (node_is(w.low))
+		w.low = move_as(s, n, w.low);
+	if (!placement_has_partial(&graph_type(g, n)->place))
 		return finish_wide(s, &w, made, graph_node(g, n)->prov);
 	set_wide(s, n, w);
 	return made;
@@ -365,13 +373,6 @@ static bool pays(const struct swap *s, struct node_id n)
 
 #define AUTO_REASON "--fp8-auto: faster without, on the local shapes"
 
-static bool wanted(const struct swap *s, struct node_id n, struct recipe *recipe)
-{
-	const char *name = graph_string(s->r.from, n, ATTR_RECIPE);
-	struct diag d = { 0 };
-	return name != NULL && recipe_find(name, recipe, &d) == FS_OK && recipe->forward != DT_NONE;
-}
-
 static void note_refusal(const struct swap *s, struct node_id n, struct attrs *a)
 {
 	struct matmul_report *r = report_of(s, n);
@@ -400,39 +401,59 @@ static bool half_precision(const struct graph *g, struct node_id n)
 	return graph_type(g, n)->dtype == DT_BF16 || graph_type(g, n)->dtype == DT_F16;
 }
 
-static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct recipe *recipe)
+/* The products of the smaller codes of an e5m2 operand: an f64 sum of all would round. */
+static struct node_id low_half(struct swap *s, struct node_id product, const struct quantized q[2], struct prov_id prov)
+{
+	struct attrs a = { 0 };
+	if (graph_type(s->r.to, q[0].codes)->dtype != DT_E5M2 && graph_type(s->r.to, q[1].codes)->dtype != DT_E5M2)
+		return NODE_NONE;
+	attrs_int(&a, ATTR_INDEX, 1);
+	attrs_int(&a, ATTR_DTYPE, DT_F64);
+	return emit_like(s, OP_PROJ, &product, 1, &a, DT_F64, prov);
+}
+
+static struct node_id emit_product(struct swap *s, struct node_id n, const struct quantized q[2], enum dtype dtype, int count)
 {
 	const struct graph *g = s->r.from;
-	const char *equation = graph_string(g, n, ATTR_EQ);
+	struct type t = *graph_type(g, n);
+	struct attrs a = { 0 };
+	t.dtype = (uint8_t)dtype;
+	attrs_string(&a, ATTR_EQ, graph_string(g, n, ATTR_EQ));
+	if (s->c->exact)
+		attrs_int(&a, ATTR_EXACT, 1);
+	if (graph_has(g, n, ATTR_ROLE))
+		attrs_string(&a, ATTR_ROLE, graph_string(g, n, ATTR_ROLE));
+	attrs_int(&a, ATTR_DTYPE, dtype);
+	struct node_id in[4] = { q[0].codes, q[1].codes, q[0].factor, q[1].factor };
+	return graph_emit_typed(s->r.to, OP_SCALED_MATMUL, in, count, &a, &t, graph_node(g, n)->prov);
+}
+
+static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct product_casts *casts)
+{
+	const struct graph *g = s->r.from;
 	struct equation e;
 	struct diag d = { 0 };
-	struct prov_id prov = graph_node(g, n)->prov, made_here = rebuild_prov(&s->r, n);
-	if (equation_parse(&e, equation, &d) != FS_OK)
+	struct wide w = { .equation = graph_string(g, n, ATTR_EQ), .dtype = (enum dtype)graph_type(g, n)->dtype };
+	struct prov_id made_here = rebuild_prov(&s->r, n);
+	if (equation_parse(&e, w.equation, &d) != FS_OK)
 		BUG("%s", d.text);
 	struct quantized q[2];
 	struct stored st;
 	for (int side = 0; side < 2; side++)
 		q[side] = stored_operand(g, n, side, &st)
 			? take_stored(s, &st, made_here)
-			: quantize(s, s->r.map[graph_operand(g, n, side).i], &e, side, recipe, made_here);
-	struct type t = *graph_type(g, n);
-	struct attrs a = { 0 };
-	attrs_string(&a, ATTR_EQ, equation);
-	if (s->c->exact)
-		attrs_int(&a, ATTR_EXACT, 1);
+			: quantize(s, s->r.map[graph_operand(g, n, side).i], &e, side, casts, made_here);
 	bool wide = only_reduced(s, n), after = wide && s->c->exact && !scales_differ(s, q, &e);
-	if (after || (wide && s->c->reduce_f32 && half_precision(g, n))) {
-		struct wide w = { .equation = equation, .dtype = (enum dtype)t.dtype };
-		t.dtype = after ? DT_F64 : DT_F32;
-		if (after) {
-			w.scale[0] = q[0].factor;
-			w.scale[1] = q[1].factor;
-		}
-		set_wide(s, n, w);
+	if (!after && !(wide && s->c->reduce_f32 && half_precision(g, n)))
+		return emit_product(s, n, q, w.dtype, 4);
+	struct node_id product = emit_product(s, n, q, after ? DT_F64 : DT_F32, after ? 2 : 4);
+	if (after) {
+		w.low = low_half(s, product, q, made_here);
+		w.scale[0] = q[0].factor;
+		w.scale[1] = q[1].factor;
 	}
-	attrs_int(&a, ATTR_DTYPE, t.dtype);
-	struct node_id in[4] = { q[0].codes, q[1].codes, q[0].factor, q[1].factor };
-	return graph_emit_typed(s->r.to, OP_SCALED_MATMUL, in, after ? 2 : 4, &a, &t, prov);
+	set_wide(s, n, w);
+	return product;
 }
 
 /* A matmul that keeps its dtype; its sum is wide where --reduce-dtype f32 says so. */
@@ -469,11 +490,11 @@ static struct node_id wide_sum(struct swap *s, struct node_id n)
 static struct node_id swap_node(struct swap *s, struct node_id n)
 {
 	const struct graph *g = s->r.from;
-	struct recipe recipe;
+	struct product_casts casts;
 	if (graph_op(g, n) == OP_MATMUL) {
-		bool asked = wanted(s, n, &recipe), lifted = graph_string(g, n, ATTR_REASON) != NULL;
+		bool asked = matmul_casts(g, n, &casts), lifted = graph_string(g, n, ATTR_REASON) != NULL;
 		bool refused = asked && !lifted && s->c->fp8_auto && !pays(s, n); /* the graph's own fp8 stays */
-		return asked && !refused ? swap_matmul(s, n, &recipe) : plain_matmul(s, n, refused);
+		return asked && !refused ? swap_matmul(s, n, &casts) : plain_matmul(s, n, refused);
 	}
 	if ((graph_op(g, n) == OP_SUM || graph_op(g, n) == OP_MEAN) && half_precision(g, n) && only_reduced(s, n))
 		return wide_sum(s, n);

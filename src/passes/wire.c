@@ -8,17 +8,16 @@
 struct wire wire_operand(const struct graph *g, struct node_id n, int k)
 {
 	struct wire w = { 0 };
-	struct recipe recipe;
+	struct product_casts casts;
 	struct equation e;
 	struct diag d = { 0 };
-	const char *name = graph_op(g, n) == OP_MATMUL ? graph_string(g, n, ATTR_RECIPE) : NULL;
-	if (name == NULL || recipe_find(name, &recipe, &d) != FS_OK || recipe.forward == DT_NONE)
+	if (!matmul_casts(g, n, &casts))
 		return w;
 	if (equation_parse(&e, graph_string(g, n, ATTR_EQ), &d) != FS_OK)
 		BUG("%s", d.text);
-	const struct granularity *at = k == 0 ? &recipe.left : &recipe.right;
-	w.recipe = name;
-	w.whole = at->rows == SPAN_ALL;
+	w.dtype = casts.operand[k].dtype;
+	w.pow2 = casts.pow2;
+	w.whole = casts.operand[k].span == SPAN_TENSOR;
 	for (int i = 0; i < e.rank[k] && !w.whole; i++)
 		if (equation_role(&e, e.letter[k][i]) == ROLE_K)
 			w.spanned |= (uint16_t)(1u << i);
@@ -36,7 +35,7 @@ static bool local_scopes(const struct compile *c)
 static bool any_recipe(const struct graph *g)
 {
 	for (uint32_t i = 1; i < g->nodes.count; i++)
-		if (wire_operand(g, (struct node_id){ i }, 0).recipe != NULL)
+		if (wire_operand(g, (struct node_id){ i }, 0).dtype != DT_NONE)
 			return true;
 	return false;
 }
@@ -47,10 +46,10 @@ static void note_uses(const struct graph *g, struct node_id n, struct wires *w, 
 	const struct node *node = graph_node(g, n);
 	for (int k = 0; k < node->count; k++) {
 		struct wire use = wire_operand(g, n, k), *have = &w->value[graph_operand(g, n, k).i];
-		w->casts[node->first + (uint32_t)k] = use.recipe != NULL;
-		if (use.recipe == NULL)
+		w->casts[node->first + (uint32_t)k] = use.dtype != DT_NONE;
+		if (use.dtype == DT_NONE)
 			continue;
-		if (have->recipe != NULL && !wire_equal(have, &use))
+		if (have->dtype != DT_NONE && !wire_equal(have, &use))
 			mixed[graph_operand(g, n, k).i] = true;
 		*have = use;
 	}
@@ -71,7 +70,7 @@ struct wires wires_make(const struct graph *g, const struct compile *c, struct a
 		if (mixed[i])
 			w.value[i] = (struct wire){ 0 };
 	for (uint32_t i = 0; i < g->operands.count; i++)
-		w.casts[i] &= w.value[g->operands.items[i].i].recipe != NULL;
+		w.casts[i] &= w.value[g->operands.items[i].i].dtype != DT_NONE;
 	return w;
 }
 
@@ -87,7 +86,7 @@ static bool spans(const struct wire *w, label l)
 
 int64_t wire_bytes(const struct wire *w, const int64_t *shape, int rank, label from, label to, int32_t ranks)
 {
-	if (w->recipe == NULL || !is_shard(from) || (to != LABEL_R && !is_shard(to)) || spans(w, from) || spans(w, to))
+	if (w->dtype == DT_NONE || !is_shard(from) || (to != LABEL_R && !is_shard(to)) || spans(w, from) || spans(w, to))
 		return -1;
 	int64_t codes = move_bytes(shape, rank, 1, from, to, ranks), scales[MAX_RANK];
 	if (w->whole)

@@ -8,18 +8,19 @@
 #include "machine.h"
 #include "passes.h"
 
-/* How a value is cast; recipe NULL: it is not. */
+/* How a value is cast; dtype DT_NONE: it is not. */
 struct wire {
-	const char *recipe; /* interned */
+	enum dtype dtype;   /* of the codes */
+	bool pow2;
 	uint16_t spanned;   /* dims that one scale spans, a bit each: a move of these changes row scales */
 	bool whole;         /* one scale for the tensor */
 };
 
-/* How operand k of a matmul is cast; recipe NULL: not at all. */
+/* How operand k of a matmul is cast; dtype DT_NONE: not at all. */
 struct wire wire_operand(const struct graph *g, struct node_id n, int k);
 static inline bool wire_equal(const struct wire *a, const struct wire *b)
 {
-	return a->recipe == b->recipe && a->spanned == b->spanned && a->whole == b->whole;
+	return a->dtype == b->dtype && a->pow2 == b->pow2 && a->spanned == b->spanned && a->whole == b->whole;
 }
 
 /*

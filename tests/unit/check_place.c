@@ -124,17 +124,32 @@ START_TEST(style_list)
 }
 END_TEST
 
+static void spell_cast(const struct casting *c, char *text, bool next)
+{
+	char *end = text + strlen(text);
+	if (next)
+		*end++ = ' ';
+	strcpy(end, c->dtype == DT_NONE ? "-" : c->span == SPAN_TENSOR ? "t" : "r");
+	if (c->dtype != DT_NONE)
+		strcat(end, c->dtype == DT_E5M2 ? "5" : "4");
+}
+
 START_TEST(recipes)
 {
 	static const char *const wrong[] = { "", "Rowwise", "rowwise:", "rowwise:pow", "rowwise:pow22", ":pow2", "row", "rowwise_with_gw" };
 	struct recipe r;
 	struct diag d = { 0 };
-	ck_assert(recipe_find("none", &r, &d) == FS_OK && r.forward == DT_NONE);
-	ck_assert(recipe_find("tensorwise", &r, &d) == FS_OK && r.forward == DT_E4M3 && !r.pow2);
-	ck_assert(r.left.rows == SPAN_ALL && r.left.columns == SPAN_ALL && r.right.rows == SPAN_ALL);
-	ck_assert(recipe_find("rowwise:pow2", &r, &d) == FS_OK && r.pow2);
-	ck_assert(r.left.rows == SPAN_ONE && r.left.columns == SPAN_ALL && r.right.rows == SPAN_ONE);
-	ck_assert(recipe_find("rowwise_with_gw_hp", &r, &d) == FS_OK && !r.pow2);
+	static const char *const names[] = { "none", "tensorwise", "rowwise:pow2", "rowwise_with_gw_hp" };
+	/* torchao's Float8LinearConfig.from_recipe_name: t a scale of the tensor, r of rows; 4 e4m3, 5 e5m2; - high precision */
+	static const char *const casts[] = { "-- -- --", "t4t4 t5t4 t5t4", "r4r4 r4r4 r4r4", "r4r4 r4t4 --" };
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char text[32] = "";
+		ck_assert(recipe_find(names[i], &r, &d) == FS_OK && r.pow2 == (strchr(names[i], ':') != NULL));
+		for (int k = 0; k < 2 * PRODUCT_ROLES; k++)
+			spell_cast(&r.operand[k / 2][k % 2], text, k == 2 || k == 4);
+		ck_assert_str_eq(text, casts[i]);
+		ck_assert(recipe_casts(&r, PRODUCT_GRAD_WEIGHT) == (i == 1 || i == 2));
+	}
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		struct diag why = { 0 };
 		ck_assert_msg(recipe_find(wrong[i], &r, &why) == FS_INVALID, "'%s'", wrong[i]);

@@ -21,8 +21,8 @@ static struct graph *parse(const char *text)
 static struct plan *lower(const char *text)
 {
 	static const struct matmul_report report[] = {
-		{ "up", "mlp.up", "m.py:3", "mk,nk->mn", "rowwise", "", 16, 32, 64 },
-		{ "gone", NULL, NULL, "mk,nk->mn", "none", "folded", 1, 2, 3 },
+		{ "up", "mlp.up", "m.py:3", "mk,nk->mn", "rowwise", "", "grad_input", 16, 32, 64 },
+		{ "gone", NULL, NULL, "mk,nk->mn", "none", "folded", NULL, 1, 2, 3 },
 	};
 	static const char *const command[] = { "mlp.json", "--fp8", "rowwise" };
 	struct lower_options o = { "rowwise", "h100", true, report, 2, command, 3 };
@@ -197,6 +197,7 @@ static void check_round_trip(const char *program)
 	ck_assert_int_eq(again->arena_bytes, p->arena_bytes);
 	ck_assert_uint_eq(again->command.count, 3);
 	ck_assert_str_eq(again->command.items[2], "rowwise");
+	ck_assert_str_eq(again->matmuls.items[0].role, "grad_input");
 	char *text_again = write_plan(again, &size_again);
 	ck_assert_str_eq(text, text_again);
 	free(text);
@@ -240,7 +241,7 @@ static char *doc_block(const char **at, const char *fence)
 START_TEST(documented)
 {
 	static const struct matmul_report report = { "up", "mlp.up", NULL, "mk,nk->mn", "none",
-						     "a dim is no multiple of 16", 4, 6, 8 };
+						     "a dim is no multiple of 16", NULL, 4, 6, 8 };
 	struct lower_options o = { "rowwise", "h100", false, &report, 1, NULL, 0 };
 	char *doc = read_file("docs/plan.md");
 	const char *at = doc;
@@ -498,9 +499,9 @@ START_TEST(shows_tables)
 		"  all_gather  tp        2  f32[16,1]       32      1  step\n"
 		"  all_gather  tp        2  bf16[32,16]    512      1  step\n\n"
 		"matmuls: 2, of them 1 in fp8\n"
-		"  module   M   N   K  recipe   reason\n"
-		"  mlp.up  16  32  64  rowwise\n"
-		"  gone     1   2   3  none     folded\n");
+		"  module  role         M   N   K  recipe   reason\n"
+		"  mlp.up  grad_input  16  32  64  rowwise\n"
+		"  gone                 1   2   3  none     folded\n");
 	free(text);
 	plan_destroy(p);
 }

@@ -29,17 +29,27 @@ static int label_width(const struct compile *c)
 	return width < 60 ? width : 60;
 }
 
+/* All matmuls of a graph with its backward have one. */
+static bool has_roles(const struct compile *c)
+{
+	return c->matmuls.count > 0 && c->matmuls.items[0].role != NULL;
+}
+
 void report_table(const struct compile *c, FILE *out)
 {
 	int width = label_width(c);
 	uint32_t count = 0;
 	if (c->matmuls.count > 0)
-		fprintf(out, "%-*s %8s %8s %8s  %-18s %s\n", width, "matmul", "M", "N", "K", "recipe", "reason");
+		fprintf(out, "%-*s %s%8s %8s %8s  %-18s %s\n", width, "matmul", has_roles(c) ? "role        " : "", "M", "N", "K",
+			"recipe", "reason");
 	for (uint32_t i = 0; i < c->matmuls.count; i++) {
 		const struct matmul_report *m = &c->matmuls.items[i];
 		const char *reason = m->reason != NULL ? m->reason : "";
-		fprintf(out, "%-*s %8lld %8lld %8lld  %-*s%s%s\n", width, label(m), (long long)m->m, (long long)m->n,
-			(long long)m->k, *reason ? 18 : 0, m->recipe != NULL ? m->recipe : "none", *reason ? " " : "", reason);
+		fprintf(out, "%-*s ", width, label(m));
+		if (m->role != NULL)
+			fprintf(out, "%-11s ", m->role);
+		fprintf(out, "%8lld %8lld %8lld  %-*s%s%s\n", (long long)m->m, (long long)m->n, (long long)m->k,
+			*reason ? 18 : 0, m->recipe != NULL ? m->recipe : "none", *reason ? " " : "", reason);
 		count += swapped(m);
 	}
 	fprintf(out, "%u of %u matmuls in fp8\n", count, c->matmuls.count);
@@ -88,6 +98,7 @@ static json_t *matmul_json(const struct matmul_report *m)
 	json_object_set_new(o, "m", json_integer(m->m));
 	json_object_set_new(o, "n", json_integer(m->n));
 	json_object_set_new(o, "k", json_integer(m->k));
+	set_string(o, "role", m->role);
 	set_string(o, "recipe", m->recipe != NULL ? m->recipe : "none");
 	set_string(o, "reason", m->reason != NULL ? m->reason : "");
 	return o;
