@@ -20,6 +20,15 @@ static enum fs_status parse_equation(const struct infer *i, struct equation *e)
 	return FS_OK;
 }
 
+static enum fs_status check_role(const struct infer *i)
+{
+	const struct attr *role = infer_attr(i, ATTR_ROLE);
+	enum product_role known;
+	if (role == NULL || product_role_read(role->u.s, &known))
+		return FS_OK;
+	return infer_fail(i, "'role' is '%s'; forward, grad_input or grad_weight wanted", role->u.s);
+}
+
 /* Sizes of the letters agree; gives those of the result. */
 static enum fs_status product_shape(const struct infer *i, const struct equation *e, int64_t dim[MAX_RANK])
 {
@@ -55,6 +64,7 @@ enum fs_status infer_matmul(const struct infer *i)
 	enum dtype dtype;
 	int64_t dim[MAX_RANK];
 	TRY(parse_equation(i, &e));
+	TRY(check_role(i));
 	TRY(infer_need_float(i, 0));
 	TRY(infer_need_dtype(i, 1, (enum dtype)i->in[0]->dtype));
 	TRY(product_dtype(i, (enum dtype)i->in[0]->dtype, &dtype));
@@ -213,6 +223,7 @@ enum fs_status infer_scaled_matmul(const struct infer *i)
 	if (i->count == 3)
 		return infer_fail(i, "3 operands; codes alone, or codes and both scales wanted");
 	TRY(parse_equation(i, &e));
+	TRY(check_role(i));
 	TRY(need_fp8(i, 0));
 	TRY(need_fp8(i, 1));
 	TRY(product_dtype(i, DT_NONE, &dtype));

@@ -288,6 +288,10 @@ struct equation {
 };
 enum fs_status equation_parse(struct equation *e, const char *text, struct diag *d);
 enum letter_role equation_role(const struct equation *e, char letter);
+/* What a product is to the loss, as the attribute `role` says it; a graph without a backward says nothing. */
+enum product_role { PRODUCT_FORWARD, PRODUCT_GRAD_INPUT, PRODUCT_GRAD_WEIGHT, PRODUCT_ROLES };
+const char *product_role_text(enum product_role role); /* "grad_input" */
+bool product_role_read(const char *text, enum product_role *out); /* false: there is no such role */
 /* Renames letters by role: batch b c d e.., M m i j.., N n o p.., K k l..; writes text with a NUL. */
 void equation_canonical(struct equation *e, char text[3 * MAX_RANK + 4]);
 /* x[..., K] times w[N, K] (or w[K, N] when !transposed). */

@@ -108,6 +108,23 @@ void equation_canonical(struct equation *e, char text[3 * MAX_RANK + 4])
 	equation_text(e, text);
 }
 
+static const char *const role_names[PRODUCT_ROLES] = { "forward", "grad_input", "grad_weight" };
+
+const char *product_role_text(enum product_role role)
+{
+	return role_names[role];
+}
+
+bool product_role_read(const char *text, enum product_role *out)
+{
+	for (int i = 0; i < PRODUCT_ROLES; i++)
+		if (strcmp(role_names[i], text) == 0) {
+			*out = (enum product_role)i;
+			return true;
+		}
+	return false;
+}
+
 void equation_linear(int rank, bool transposed, char text[3 * MAX_RANK + 4])
 {
 	BUG_ON(rank < 1 || rank > MAX_RANK);

@@ -128,8 +128,7 @@ static struct matmul_report describe(const struct assign *s, struct node_id n)
 	const struct prov *p = graph_prov(g, n);
 	struct matmul_report report = { .node = p->node, .module = p->module, .source = p->source,
 					.equation = graph_string(g, n, ATTR_EQ), .recipe = "none" };
-	if (s->roles.backward)
-		report.role = role_text(s->roles.of[n.i].role);
+	report.role = s->roles.backward ? product_role_text(s->roles.of[n.i].role) : graph_string(g, n, ATTR_ROLE);
 	measure(g, n, s->roles.of[n.i].flipped, &report);
 	return report;
 }
@@ -214,7 +213,7 @@ static struct node_id emit(struct assign *s, struct node_id n)
 	attrs_string(&a, ATTR_RECIPE, report->recipe);
 	if (report->role != NULL)
 		attrs_string(&a, ATTR_ROLE, report->role);
-	if (s->roles.backward && s->roles.of[n.i].flipped)
+	if (report->role != NULL && s->roles.of[n.i].flipped)
 		attrs_int(&a, ATTR_FLIPPED, 1);
 	struct node_id in[2] = { s->r.map[graph_operand(g, n, 0).i], s->r.map[graph_operand(g, n, 1).i] };
 	return graph_emit(s->r.to, OP_MATMUL, in, 2, &a, graph_node(g, n)->prov);

@@ -15,13 +15,6 @@ static const struct recipe recipes[] = {
 	{ "rowwise_with_gw_hp", { { ROW(E4M3),    ROW(E4M3)    }, { ROW(E4M3),    TENSOR(E4M3) }, { HIGH,         HIGH         } }, false },
 };
 
-static const char *const role_names[PRODUCT_ROLES] = { "forward", "grad_input", "grad_weight" };
-
-const char *role_text(enum product_role role)
-{
-	return role_names[role];
-}
-
 enum fs_status recipe_find(const char *text, struct recipe *out, struct diag *d)
 {
 	size_t n = strcspn(text, ":");
@@ -46,10 +39,9 @@ bool recipe_casts(const struct recipe *r, enum product_role role)
 static enum product_role role_of(const struct graph *g, struct node_id n)
 {
 	const char *text = graph_string(g, n, ATTR_ROLE);
-	for (int i = 0; i < PRODUCT_ROLES && text != NULL && graph_string(g, n, ATTR_REASON) == NULL; i++)
-		if (strcmp(role_names[i], text) == 0)
-			return (enum product_role)i;
-	return PRODUCT_FORWARD;
+	enum product_role role;
+	bool lifted = graph_string(g, n, ATTR_REASON) != NULL;
+	return text != NULL && !lifted && product_role_read(text, &role) ? role : PRODUCT_FORWARD;
 }
 
 bool matmul_casts(const struct graph *g, struct node_id n, struct product_casts *out)

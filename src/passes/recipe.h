@@ -7,11 +7,6 @@
 
 #include "ir.h"
 
-/* What a matmul is to the loss, as the attribute `role` says it; a graph without a backward says nothing. */
-enum product_role { PRODUCT_FORWARD, PRODUCT_GRAD_INPUT, PRODUCT_GRAD_WEIGHT, PRODUCT_ROLES };
-
-const char *role_text(enum product_role role); /* "grad_input" */
-
 /* How far one scale reaches: the contraction of one row (whatever is not contracted), or the tensor. */
 enum span { SPAN_ROW, SPAN_TENSOR };
 
