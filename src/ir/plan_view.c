@@ -181,9 +181,16 @@ static bool view_shard(const struct step *s, struct strided *v)
 	return true;
 }
 
+static bool view_same(const struct step *s, struct strided *v)
+{
+	(void)s;
+	(void)v;
+	return true;
+}
+
 static view_rule *const rules[OP_COUNT] = {
 	[OP_RESHAPE] = view_reshape, [OP_PERMUTE] = view_permute, [OP_EXPAND] = view_expand,
-	[OP_SLICE] = view_slice,     [OP_SHARD] = view_shard,
+	[OP_SLICE] = view_slice,     [OP_SHARD] = view_shard,     [OP_BARRIER] = view_same,
 };
 
 /* --- chains --- */

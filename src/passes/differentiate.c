@@ -13,7 +13,7 @@
  */
 #include "passes.h"
 #include "pattern.h"
-#include "vjp.h"
+#include "recompute.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@ struct differentiate {
 	struct vjp vjp;
 	uint32_t forward; /* nodes of the forward and the loss */
 	bool *wanted;
+	struct recompute recompute;
 	node_list seeds;  /* outputs that gradients start from */
 };
 
@@ -261,6 +262,8 @@ static enum fs_status walk(struct differentiate *p, struct diag *d)
 		v->grad = v->sums[i];
 		v->wide = wide_of(p->g, v->n);
 		v->prov = backward_prov(p->g, v->n);
+		if (p->c->train.recompute != NULL)
+			recompute_for(&p->recompute, v);
 		functions[graph_op(p->g, v->n)](v);
 		if (v->lack == NULL)
 			continue;
@@ -366,7 +369,11 @@ static enum fs_status differentiate(struct differentiate *p, struct diag *d)
 	TRY(want_inputs(p, d));
 	spread_wanted(p);
 	TRY(plant(p, d));
+	struct training *t = &p->c->train;
+	if (t->recompute != NULL)
+		TRY(recompute_init(&p->recompute, p->g, p->forward, t->recompute, t->blocks > 0 ? t->blocks : -1, &t->blocks_found, d));
 	TRY(walk(p, d));
+	p->vjp.again = NULL;
 	output_gradients(p);
 	return FS_OK;
 }
@@ -401,5 +408,6 @@ enum fs_status pass_differentiate(struct graph **g, struct compile *c, struct di
 	free(p.wanted);
 	free(p.vjp.sums);
 	vec_release(&p.seeds);
+	recompute_release(&p.recompute);
 	return status;
 }

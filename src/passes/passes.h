@@ -34,6 +34,8 @@ struct training {
 	const char *loss;                  /* cross_entropy:LABELS[:OUTPUT], mse:TARGET[:OUTPUT], OUTPUT; NULL: none */
 	VEC(const char *) cotangents;      /* outputs whose gradients are inputs "grad.OUTPUT" */
 	VEC(const char *) input_gradients; /* inputs whose gradients are wanted, too */
+	const char *recompute;             /* "block" or a pattern of modules; NULL: nothing is computed again */
+	int blocks, blocks_found;          /* how many of its blocks are (0: all), and how many there are */
 	const char *optimizer;             /* NAME[:OPTION=NUMBER,...]; NULL: gradients stay outputs */
 	const char *clip_norm;             /* a number; NULL: gradients are not clipped */
 	bool keep_gradients;               /* as outputs, beside what the optimizer makes of them */

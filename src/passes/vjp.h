@@ -17,6 +17,8 @@ struct vjp {
 	struct prov_id prov;   /* of what is emitted */
 	const bool *wanted;    /* by node: some wanted gradient hangs on its own */
 	struct node_id *sums;  /* by node: what it was given so far; none: zeros */
+	const struct node_id *again; /* by node: its value computed once more, for ops of its block; NULL: nothing is */
+	const uint32_t *block;       /* by node */
 	/* the op at hand: */
 	struct node_id n, grad;
 	enum dtype wide;
@@ -34,7 +36,10 @@ typedef void vjp_function(struct vjp *v);
 bool vjp_wants(const struct vjp *v, int k);
 struct node_id vjp_operand(const struct vjp *v, int k);
 struct type vjp_type(const struct vjp *v, struct node_id n);
-/* Operand k, the result and its gradient in the wide type. */
+/* The values of operand k and of the result, to compute with. */
+struct node_id vjp_value(const struct vjp *v, int k);
+struct node_id vjp_result(const struct vjp *v);
+/* The same in the wide type, and the result's gradient. */
 struct node_id vjp_x(struct vjp *v, int k);
 struct node_id vjp_y(struct vjp *v);
 struct node_id vjp_grad(struct vjp *v);

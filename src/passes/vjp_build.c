@@ -18,6 +18,21 @@ struct type vjp_type(const struct vjp *v, struct node_id n)
 	return *graph_type(v->g, n);
 }
 
+static struct node_id value_of(const struct vjp *v, struct node_id n)
+{
+	return v->again != NULL && v->block[n.i] == v->block[v->n.i] ? v->again[n.i] : n;
+}
+
+struct node_id vjp_value(const struct vjp *v, int k)
+{
+	return value_of(v, vjp_operand(v, k));
+}
+
+struct node_id vjp_result(const struct vjp *v)
+{
+	return value_of(v, v->n);
+}
+
 /* --- emission --- */
 
 struct node_id build_emit(struct vjp *v, enum op op, const struct node_id *in, int count, const struct attrs *a)
@@ -131,12 +146,12 @@ struct node_id build_product(struct vjp *v, const char *a_letters, struct node_i
 
 struct node_id vjp_x(struct vjp *v, int k)
 {
-	return build_cast(v, vjp_operand(v, k), v->wide);
+	return build_cast(v, vjp_value(v, k), v->wide);
 }
 
 struct node_id vjp_y(struct vjp *v)
 {
-	return build_cast(v, v->n, v->wide);
+	return build_cast(v, vjp_result(v), v->wide);
 }
 
 struct node_id vjp_grad(struct vjp *v)

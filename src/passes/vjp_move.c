@@ -120,12 +120,12 @@ void vjp_embedding(struct vjp *v)
 	struct attrs a = { 0 };
 	struct type t = vjp_type(v, vjp_operand(v, 0));
 	attrs_ints(&a, ATTR_SHAPE, t.dim, t.rank);
-	vjp_give(v, 0, build_emit(v, OP_EMBEDDING_GRAD, (struct node_id[]){ vjp_grad(v), vjp_operand(v, 1) }, 2, &a));
+	vjp_give(v, 0, build_emit(v, OP_EMBEDDING_GRAD, (struct node_id[]){ vjp_grad(v), vjp_value(v, 1) }, 2, &a));
 }
 
 void vjp_embedding_grad(struct vjp *v)
 {
-	vjp_give(v, 0, build_2(v, OP_EMBEDDING, v->grad, vjp_operand(v, 1)));
+	vjp_give(v, 0, build_2(v, OP_EMBEDDING, v->grad, vjp_value(v, 1)));
 }
 
 /* One element of each row, which can be found without moving any. */
@@ -149,7 +149,7 @@ static bool covers(const struct type *index, const struct type *x, int dim)
 void vjp_gather(struct vjp *v)
 {
 	struct attrs a;
-	struct node_id index = vjp_operand(v, 1);
+	struct node_id index = vjp_value(v, 1);
 	struct type t = vjp_type(v, vjp_operand(v, 0)), of_index = vjp_type(v, index);
 	int dim = (int)graph_int(v->g, v->n, ATTR_DIM, 0);
 	if (of_index.dim[dim] == 1 && covers(&of_index, &t, dim)) {
@@ -167,7 +167,7 @@ void vjp_scatter(struct vjp *v)
 {
 	struct attrs a, only = { 0 };
 	bool adds = graph_int(v->g, v->n, ATTR_ACCUMULATE, 0) != 0;
-	struct node_id index = vjp_operand(v, 1);
+	struct node_id index = vjp_value(v, 1);
 	graph_attrs(v->g, v->n, &a);
 	attrs_int(&only, ATTR_DIM, graph_int(v->g, v->n, ATTR_DIM, 0));
 	struct node_id over[] = { v->grad, index, build_fill(v, 0, (enum dtype)graph_type(v->g, v->grad)->dtype, 0, NULL) };
@@ -185,7 +185,7 @@ static struct node_id with_indices(struct vjp *v, enum op op, struct node_id fir
 	const int64_t *dims;
 	indices = graph_ints(v->g, v->n, ATTR_DIMS, &dims);
 	for (int k = 1; k <= indices; k++)
-		in[k] = vjp_operand(v, k);
+		in[k] = vjp_value(v, k);
 	in[indices + 1] = last;
 	return build_emit(v, op, in, indices + 1 + node_is(last), a);
 }

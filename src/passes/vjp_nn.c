@@ -20,7 +20,7 @@ void vjp_matmul(struct vjp *v)
 		letters[i][e.rank[i]] = '\0';
 	}
 	for (int k = 0; k < 2; k++) {
-		struct node_id other = vjp_operand(v, 1 - k);
+		struct node_id other = vjp_value(v, 1 - k);
 		if (vjp_wants(v, k))
 			vjp_give(v, k, build_product(v, letters[2], v->grad, letters[1 - k], other, letters[k],
 						     (enum dtype)graph_type(v->g, other)->dtype));
@@ -121,11 +121,11 @@ static struct attention read_attention(struct vjp *v)
 	struct type q = vjp_type(v, vjp_operand(v, 0)), k = vjp_type(v, vjp_operand(v, 1));
 	int64_t groups = k.dim[k.rank - 3], last = q.rank;
 	memcpy(a.batch, "abcfgh", (size_t)q.rank - 2);
-	a.q = grouped(v, vjp_operand(v, 0), groups);
-	a.k = vjp_operand(v, 1);
-	a.v = vjp_operand(v, 2);
+	a.q = grouped(v, vjp_value(v, 0), groups);
+	a.k = vjp_value(v, 1);
+	a.v = vjp_value(v, 2);
 	a.grad = grouped(v, v->grad, groups);
-	a.p = probabilities(v, &a, graph_node(v->g, v->n)->count > 3 ? vjp_operand(v, 3) : NODE_NONE, groups);
+	a.p = probabilities(v, &a, graph_node(v->g, v->n)->count > 3 ? vjp_value(v, 3) : NODE_NONE, groups);
 	struct node_id dp = product(v, &a, "te", a.grad, "se", a.v, "ts", v->wide);
 	struct node_id gy = grouped(v, build_2(v, OP_MUL, vjp_grad(v), vjp_y(v)), groups);
 	a.ds = build_2(v, OP_MUL, a.p, build_2(v, OP_SUB, dp, build_reduce(v, OP_SUM, gy, &last, 1)));

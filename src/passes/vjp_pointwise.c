@@ -145,7 +145,7 @@ GRADIENTS(fmod, g, U(NEG, M(g, U(TRUNC, build_2(v, OP_DIV, a, b)))))
 
 void vjp_where(struct vjp *v)
 {
-	struct node_id cond = vjp_operand(v, 0), g = vjp_grad(v), zero = build_scalar(v, 0);
+	struct node_id cond = vjp_value(v, 0), g = vjp_grad(v), zero = build_scalar(v, 0);
 	if (vjp_wants(v, 1))
 		vjp_give(v, 1, build_where(v, cond, g, zero));
 	if (vjp_wants(v, 2))

@@ -131,7 +131,7 @@ void vjp_pick(struct vjp *v)
 	attrs_int(&second, ATTR_INDEX, 1);
 	attrs_int(&a, ATTR_DIM, graph_int(v->g, v->n, ATTR_DIM, 0));
 	attrs_int(&a, ATTR_ACCUMULATE, 1);
-	struct node_id index = build_emit(v, OP_PROJ, &v->n, 1, &second);
+	struct node_id picked = vjp_result(v), index = build_emit(v, OP_PROJ, &picked, 1, &second);
 	struct node_id in[] = { build_fill(v, 0, v->wide, t.rank, t.dim), index, vjp_grad(v) };
 	vjp_give(v, 0, build_emit(v, OP_SCATTER, in, 3, &a));
 }

@@ -130,6 +130,7 @@ bool exec_view_step(const struct exec *e, struct node_id n, const struct view *i
 {
 	*out = *in;
 	switch (graph_op(e->graph, n)) {
+	case OP_BARRIER: return true;
 	case OP_RESHAPE: return step_reshape(e, n, in, out);
 	case OP_PERMUTE: step_permute(e, n, in, out); return true;
 	case OP_EXPAND: step_expand(e, n, in, out); return true;

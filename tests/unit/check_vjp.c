@@ -27,6 +27,7 @@ static const struct test_case { enum op op; const char *graph; } cases[] = {
 	SMOOTH(ACOS, "acos", "u"), SMOOTH(ATAN, "atan", "x"), SMOOTH(ERF, "erf", "x"), SMOOTH(SIGMOID, "sigmoid", "x"),
 	SMOOTH(SILU, "silu", "x"), SMOOTH(GELU, "gelu", "x"), SMOOTH(GELU_TANH, "gelu_tanh", "x"),
 	SMOOTH(SOFTPLUS, "softplus", "x"), SMOOTH(MISH, "mish", "x"), SMOOTH(COPY, "copy", "x"),
+	SMOOTH(BARRIER, "barrier", "x"),
 	/* the same operand twice, and through two ops */
 	{ OP_MUL, "%x = input \"x\" : f64[A,B]\n%s = mul %x, %x : f64[A,B]\n%y = mul %s, %x : f64[A,B]\n" },
 	/* of two, with broadcasting */

@@ -199,6 +199,13 @@ static enum fs_status set_keep_gradients(struct cli *c, const char *value, struc
 	return FS_OK;
 }
 
+static enum fs_status set_recompute(struct cli *c, const char *value, struct diag *d)
+{
+	(void)d;
+	c->compile.train.recompute = strcmp(value, "none") == 0 ? NULL : value;
+	return FS_OK;
+}
+
 static enum fs_status set_passes(struct cli *c, const char *value, struct diag *d)
 {
 	(void)d;
@@ -308,6 +315,8 @@ const struct option cli_options[] = {
 	  "states; the learning rate is the input 'lr'", set_optimizer },
 	{ "--clip-norm", "X", DECIDES, false, "with --optimizer: gradients of a larger global norm are scaled down to it", set_clip_norm },
 	{ "--keep-gradients", NULL, DECIDES, false, "with --optimizer: gradients are outputs, too", set_keep_gradients },
+	{ "--recompute", "none|block|PATTERN", DECIDES, false,
+	  "with --train: compute these modules again in the backward instead of\nkeeping what is inside them; block: those whose name ends with a number", set_recompute },
 	{ "--dim", "NAME=SIZE", DECIDES, true, "the size of a named dim of the model", set_dim },
 	{ "--target", "cpu|h100|h200|b200", DECIDES, false, "the machine whose prices are used; h100 without it", set_target },
 	{ "--target", "cpu|h100|h200|b200", FOR_ESTIMATE, false, "the machine; without it the one the plan was placed for, or h100", set_target },
