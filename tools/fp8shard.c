@@ -144,6 +144,7 @@ static enum fs_status compile(struct cli *c, struct diag *d)
 	char *text = NULL;
 	size_t size;
 	TRY(make_dump_dir(c, d));
+	TRY(fit_memory(c, d));
 	TRY(import_model(c, &context, &g, d));
 	enum fs_status status = compile_graph(c, context, g, &text, &size, d);
 	if (status == FS_OK)

@@ -233,6 +233,26 @@ check_gradients() {
 	done
 }
 
+# Blocks that are computed again take less memory, and change no bit.
+check_recompute() {
+	for mesh in tp=1 dp=2; do
+		rm -f "$work/first"
+		for again in none block '**.mlp:2'; do
+			run "$1" "$mesh" none "$work/out" --exact --train --loss cross_entropy:input_ids --recompute "$again"
+			status=$?
+			case $again in none) mv "$work/out" "$work/first"; most=$(bytes_of arena) ;; esac
+			[ $status -ne 0 ] || [ "$again" = none ] || {
+				cmp "$work/first" "$work/out" && [ "$(bytes_of arena)" -lt "$most" ]; } >"$work/say" 2>&1 || status=1
+			result $status "${1##*/} $mesh --recompute $again"
+		done
+	done
+}
+
+# arena, params: bytes of a rank in work/plan.json
+bytes_of() {
+	sed -n "s/^\"memory\":.*\"$1\":\([0-9]*\).*/\1/p" "$work/plan.json"
+}
+
 is_forward() {
 	has "$1" case.json && case $("$compare" field "$1" ir_level) in *joint*) false ;; esac
 }
@@ -264,6 +284,7 @@ fi
 for dir; do
 	check_model "${dir%/}"
 done
+check_recompute examples/tiny-llama
 for dir in tests/data/fp8/*/; do
 	check_lifted "${dir%/}"
 done

@@ -35,6 +35,7 @@ struct cli {
 	struct compile compile;
 	VEC(struct import_dim) dims;
 	struct import_notes notes;
+	int64_t memory;    /* --memory: bytes of a rank; 0: any */
 	const char *only;  /* --passes */
 	const char *dump, *dump_dir;
 	int64_t nodes; /* 0: not said */
@@ -81,6 +82,12 @@ void report_table(const struct compile *c, FILE *out);
  */
 enum fs_status report_write(const char *path, const char *input, const struct compile *c, const char *failed,
 			    struct diag *d);
+
+/* --- cli_budget.c --- */
+
+enum fs_status parse_bytes(const char *text, int64_t *out, struct diag *d);
+/* --memory: sets how many blocks of the forward are computed again, the least that fits; FS_INVALID where none does. */
+enum fs_status fit_memory(struct cli *c, struct diag *d);
 
 /* --- cli_estimate.c --- */
 

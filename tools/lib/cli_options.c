@@ -4,6 +4,7 @@
 #include "tp_plan.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -199,11 +200,24 @@ static enum fs_status set_keep_gradients(struct cli *c, const char *value, struc
 	return FS_OK;
 }
 
+/* PATTERN or PATTERN:COUNT */
 static enum fs_status set_recompute(struct cli *c, const char *value, struct diag *d)
 {
-	(void)d;
-	c->compile.train.recompute = strcmp(value, "none") == 0 ? NULL : value;
+	struct training *t = &c->compile.train;
+	const char *colon = strrchr(value, ':');
+	char *end = NULL;
+	errno = 0;
+	long count = colon == NULL ? 0 : strtol(colon + 1, &end, 10);
+	t->blocks = (int)count;
+	t->recompute = strcmp(value, "none") == 0 ? NULL : colon == NULL ? value : arena_printf(&c->strings, "%.*s", (int)(colon - value), value);
+	if (colon != NULL && (*end != '\0' || errno != 0 || count < 1 || count > INT_MAX))
+		return diag_set(d, FS_INVALID, "--recompute '%.200s': behind the colon is how many, 1 or more", value);
 	return FS_OK;
+}
+
+static enum fs_status set_memory(struct cli *c, const char *value, struct diag *d)
+{
+	return parse_bytes(value, &c->memory, d) == FS_OK ? FS_OK : diag_prefix(d, "--memory");
 }
 
 static enum fs_status set_passes(struct cli *c, const char *value, struct diag *d)
@@ -315,8 +329,11 @@ const struct option cli_options[] = {
 	  "states; the learning rate is the input 'lr'", set_optimizer },
 	{ "--clip-norm", "X", DECIDES, false, "with --optimizer: gradients of a larger global norm are scaled down to it", set_clip_norm },
 	{ "--keep-gradients", NULL, DECIDES, false, "with --optimizer: gradients are outputs, too", set_keep_gradients },
-	{ "--recompute", "none|block|PATTERN", DECIDES, false,
-	  "with --train: compute these modules again in the backward instead of\nkeeping what is inside them; block: those whose name ends with a number", set_recompute },
+	{ "--recompute", "none|block|PATTERN[:COUNT]", DECIDES, false,
+	  "with --train: compute these modules, or the first COUNT of them, again\nin the backward instead of keeping what is inside them; block: those\n"
+	  "whose name ends with a number", set_recompute },
+	{ "--memory", "BYTES", FOR_COMPILE, false,
+	  "what a rank has for parameters, state and arena, as in 8GiB: as many\nblocks are computed again as it takes", set_memory },
 	{ "--dim", "NAME=SIZE", DECIDES, true, "the size of a named dim of the model", set_dim },
 	{ "--target", "cpu|h100|h200|b200", DECIDES, false, "the machine whose prices are used; h100 without it", set_target },
 	{ "--target", "cpu|h100|h200|b200", FOR_ESTIMATE, false, "the machine; without it the one the plan was placed for, or h100", set_target },
