@@ -6,13 +6,14 @@
  *                                               %a = slice %r …          %b = slice %r …
  *
  * Ready together: the same axes, as many amax reductions before them on their longest path, and both
- * hang on the inputs or both do not (those of weights run once, in setup).
+ * hang on what changes from step to step or both do not (weights that are not trained: those run once, in setup).
  * Amaxes sharded over other axes stay alone.  Nodes are put in the order of that count, so that a
  * bucket stands before all its users.
  *
  * stage fp8   needs swap_fp8   numerics exact
  */
 #include "passes.h"
+#include "plan.h"
 
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@ struct bucketing {
 	const struct graph *g;
 	struct rebuild r;
 	uint32_t *level;  /* by node: amax reductions before it */
-	bool *varies;     /* by node: hangs on an input or a buffer that changes */
+	bool *varies;     /* by node: hangs on an input, or on a parameter or buffer that changes */
 	uint32_t *bucket; /* by node, all_reduces of amaxes: 1 + index */
 	VEC(struct bucket) buckets;
 };
@@ -41,38 +42,13 @@ static bool is_bucketable(const struct graph *g, struct node_id n)
 	return graph_type(g, n)->place.count == 0;
 }
 
-/* Interned, so the same name is the same pointer. */
-static int compare_names(const void *a, const void *b)
-{
-	uintptr_t x = (uintptr_t)*(const char *const *)a, y = (uintptr_t)*(const char *const *)b;
-	return (x > y) - (x < y);
-}
-
-/* Inputs, and buffers that the program writes. */
-static void find_variables(struct bucketing *b)
-{
-	const struct graph *g = b->g;
-	VEC(const char *) written = { 0 };
-	for (uint32_t o = 0; o < g->outputs.count; o++)
-		if (g->outputs.items[o].kind == OUT_BUFFER)
-			*vec_push(&written) = g->outputs.items[o].target;
-	if (written.count > 0)
-		qsort(written.items, written.count, sizeof(*written.items), compare_names);
-	for (uint32_t i = 1; i < g->nodes.count; i++) {
-		struct node_id n = { i };
-		const char *name = graph_op(g, n) == OP_PARAM && written.count > 0 ? graph_string(g, n, ATTR_NAME) : NULL;
-		b->varies[i] = graph_op(g, n) == OP_INPUT || (name != NULL && bsearch(&name, written.items, written.count,
-										      sizeof(*written.items), compare_names) != NULL);
-	}
-	vec_release(&written);
-}
-
 static bool find_levels(struct bucketing *b)
 {
 	const struct graph *g = b->g;
 	bool any = false;
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
 		struct node_id n = { i };
+		b->varies[i] |= graph_op(g, n) == OP_INPUT;
 		for (int k = 0; k < graph_node(g, n)->count; k++) {
 			uint32_t before = b->level[graph_operand(g, n, k).i];
 			b->level[i] = before > b->level[i] ? before : b->level[i];
@@ -222,10 +198,9 @@ enum fs_status pass_bucket_amax(struct graph **g, struct compile *c, struct diag
 	struct bucketing b = { .g = *g };
 	b.level = calloc((*g)->nodes.count, sizeof(*b.level));
 	b.bucket = calloc((*g)->nodes.count, sizeof(*b.bucket));
-	b.varies = calloc((*g)->nodes.count, sizeof(*b.varies));
-	if (b.level == NULL || b.bucket == NULL || b.varies == NULL)
+	b.varies = plan_mutated(*g);
+	if (b.level == NULL || b.bucket == NULL)
 		BUG("out of memory");
-	find_variables(&b);
 	if (find_levels(&b)) {
 		uint32_t *order = order_by_level(&b);
 		rebuild_init(&b.r, *g, (*g)->stage, "bucket_amax");

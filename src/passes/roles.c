@@ -86,7 +86,7 @@ struct node_id parameter_of(const struct graph *g, struct node_id matmul, int k)
 	struct node_id n = graph_operand(g, matmul, k);
 	if (stored_operand(g, matmul, k, &s))
 		n = s.codes;
-	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY ||
+	while (graph_op(g, n) == OP_CAST || graph_op(g, n) == OP_COPY || graph_op(g, n) == OP_CONSTRAIN ||
 	       (graph_op(g, n) == OP_PERMUTE && dtype_class((enum dtype)graph_type(g, n)->dtype) == DC_FP8))
 		n = graph_operand(g, n, 0);
 	return graph_op(g, n) == OP_PARAM ? n : NODE_NONE;
@@ -104,7 +104,7 @@ int weight_operand(const struct graph *g, struct node_id matmul)
 
 static bool keeps_elements(enum op op)
 {
-	return op == OP_RESHAPE || op == OP_PERMUTE || op == OP_CAST || op == OP_COPY;
+	return op == OP_RESHAPE || op == OP_PERMUTE || op == OP_CAST || op == OP_COPY || op == OP_CONSTRAIN;
 }
 
 /* Operand k without views and casts. */
