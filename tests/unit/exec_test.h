@@ -21,7 +21,7 @@ struct program {
 	struct given given[MAX_GIVEN];
 };
 
-static struct plan *plan_of(const char *text)
+static inline struct plan *plan_of(const char *text)
 {
 	struct diag d = { 0 };
 	struct context *c;
@@ -133,7 +133,7 @@ static int64_t output_of(struct world *w, const char *name, float *out)
 	ck_abort_msg("no output '%s'", name);
 }
 
-static void compare(struct world *w, const char *name, const float *want, int64_t count, const char *how)
+static inline void compare(struct world *w, const char *name, const float *want, int64_t count, const char *how)
 {
 	float got[4096];
 	ck_assert_int_eq(output_of(w, name, got), count);
@@ -143,7 +143,7 @@ static void compare(struct world *w, const char *name, const float *want, int64_
 }
 
 /* Output "y" is `want`: as planned, with all values kept, and with one rank for all. */
-static void check_program(const struct program *p, const float *want, int64_t count)
+static inline void check_program(const struct program *p, const float *want, int64_t count)
 {
 	struct diag d = { 0 };
 	struct plan *plan = plan_of(p->text), *one = NULL;
