@@ -322,15 +322,17 @@ static enum fs_status lower_graph(struct graph **g, struct diag *d)
 
 /* --- the report --- */
 
-struct product_key { const struct graph *g; const char *node; };
+struct product_key { const struct graph *g; const char *node, *role; };
 
 static bool same_product(const void *key, uint32_t i)
 {
 	const struct product_key *k = key;
-	return strcmp(graph_prov(k->g, (struct node_id){ i })->node, k->node) == 0;
+	const char *role = graph_string(k->g, (struct node_id){ i }, ATTR_ROLE);
+	return strcmp(graph_prov(k->g, (struct node_id){ i })->node, k->node) == 0 &&
+	       (role == NULL || k->role == NULL ? role == k->role : strcmp(role, k->role) == 0);
 }
 
-/* Products by the name of the node that they come from; the first of each. */
+/* Products by the name of the node that they come from and their role; the first of each. */
 static void index_products(const struct graph *g, struct hash_table *table)
 {
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
@@ -338,7 +340,7 @@ static void index_products(const struct graph *g, struct hash_table *table)
 		const char *node = graph_prov(g, n)->node;
 		if ((graph_op(g, n) != OP_MATMUL && graph_op(g, n) != OP_SCALED_MATMUL) || node == NULL)
 			continue;
-		struct product_key key = { g, node };
+		struct product_key key = { g, node, graph_string(g, n, ATTR_ROLE) };
 		if (hash_find(table, hash_string(node), same_product, &key) == UINT32_MAX)
 			hash_insert(table, hash_string(node), i);
 	}
@@ -347,7 +349,7 @@ static void index_products(const struct graph *g, struct hash_table *table)
 static void add_matmul(struct plan *p, const struct matmul_report *m, const struct hash_table *table)
 {
 	struct context *c = p->context;
-	struct product_key key = { p->graph, m->node };
+	struct product_key key = { p->graph, m->node, m->role };
 	uint32_t value = m->node == NULL ? UINT32_MAX : hash_find(table, hash_string(m->node), same_product, &key);
 	*vec_push(&p->matmuls) = (struct plan_matmul){
 		.node = context_intern(c, m->node), .module = context_intern(c, m->module),

@@ -6,7 +6,7 @@
  *     %gw = matmul %gy, %x     grad_weight   its result becomes the gradient of w, and x is what a forward product of w takes
  *
  * Other backward products (attention) are grad_input, or grad_weight where the result becomes a parameter's
- * gradient; they belong to no layer.  A parameter with several forward products has as many of each: a
+ * gradient; they belong to no layer.  What the backward computes again is forward, as what it repeats.  A parameter with several forward products has as many of each: a
  * grad_weight is known by its activation, a grad_input by the gradient that it shares with a grad_weight.
  */
 #include "roles.h"
@@ -25,7 +25,9 @@ struct links {
 
 struct sweep {
 	const struct graph *g;
+	bool *reached;
 	bool *backward;         /* by node */
+	struct node_id *twin;   /* by node: of what is computed again the first, else the node itself */
 	struct node_id *target; /* by node: the parameter whose gradient its result becomes */
 	struct links forwards;  /* by activation, and by none: the first of the parameter */
 	struct links gradients; /* grad_weights by gradient */
@@ -107,12 +109,12 @@ static bool keeps_elements(enum op op)
 	return op == OP_RESHAPE || op == OP_PERMUTE || op == OP_CAST || op == OP_COPY || op == OP_CONSTRAIN;
 }
 
-/* Operand k without views and casts. */
-static struct node_id bare(const struct graph *g, struct node_id n, int k)
+/* Operand k without views and casts, as it was computed first. */
+static struct node_id bare(const struct sweep *s, struct node_id n, int k)
 {
-	for (n = graph_operand(g, n, k); keeps_elements(graph_op(g, n));)
-		n = graph_operand(g, n, 0);
-	return n;
+	for (n = graph_operand(s->g, n, k); keeps_elements(graph_op(s->g, n));)
+		n = graph_operand(s->g, n, 0);
+	return s->twin[n.i];
 }
 
 /* --- what is backward --- */
@@ -153,6 +155,70 @@ static void find_backward(struct sweep *s)
 	for (uint32_t i = 1; i < g->nodes.count; i++)
 		s->backward[i] &= !forward[i];
 	free(forward);
+}
+
+/* --- what is computed again: behind barriers, the ops of the forward --- */
+
+struct again_key { const struct sweep *s; struct node_id node; };
+
+static bool same_but_barriers(const void *key, uint32_t i)
+{
+	const struct again_key *k = key;
+	const struct graph *g = k->s->g;
+	const struct node *a = graph_node(g, k->node), *b = graph_node(g, (struct node_id){ i });
+	bool same = a->op == b->op && a->attrs.i == b->attrs.i && a->count == b->count;
+	for (int o = 0; same && o < a->count; o++)
+		same = node_same(k->s->twin[graph_operand(g, k->node, o).i], graph_operand(g, (struct node_id){ i }, o));
+	return same;
+}
+
+static uint64_t again_hash(const struct sweep *s, struct node_id n)
+{
+	const struct node *node = graph_node(s->g, n);
+	uint64_t hash = hash_bytes(&(uint32_t[2]){ node->op, node->attrs.i }, 2 * sizeof(uint32_t), 0);
+	for (int k = 0; k < node->count; k++) {
+		uint32_t x = s->twin[graph_operand(s->g, n, k).i].i;
+		hash = hash_bytes(&x, sizeof(x), hash);
+	}
+	return hash;
+}
+
+/* Hangs on the forward alone, as far as is known by now. */
+static bool may_be_again(const struct sweep *s, struct node_id n)
+{
+	for (int k = 0; k < graph_node(s->g, n)->count; k++)
+		if (s->backward[graph_operand(s->g, n, k).i])
+			return false;
+	return graph_node(s->g, n)->count > 0;
+}
+
+static bool has_barriers(const struct graph *g)
+{
+	for (uint32_t i = 1; i < g->nodes.count; i++)
+		if (graph_op(g, (struct node_id){ i }) == OP_BARRIER)
+			return true;
+	return false;
+}
+
+/* Sets twins; what has one is no longer backward. */
+static void find_again(struct sweep *s)
+{
+	struct hash_table first = { 0 };
+	for (uint32_t i = 1; i < s->g->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!s->reached[i] || (s->backward[i] && !may_be_again(s, n)))
+			continue;
+		struct again_key key = { s, n };
+		uint32_t found = hash_find(&first, again_hash(s, n), same_but_barriers, &key);
+		if (graph_op(s->g, n) == OP_BARRIER)
+			s->twin[i] = s->twin[graph_operand(s->g, n, 0).i];
+		else if (!s->backward[i])
+			hash_insert(&first, again_hash(s, n), i);
+		else if (found != UINT32_MAX)
+			s->twin[i].i = found;
+		s->backward[i] = s->backward[i] && s->twin[i].i == i;
+	}
+	hash_release(&first);
 }
 
 /* --- which parameter's gradient --- */
@@ -231,8 +297,8 @@ static void set_forward(struct sweep *s, struct node_id n)
 	if (weight < 0)
 		return;
 	struct node_id parameter = parameter_of(s->g, n, weight);
-	s->roles.of[n.i].forward = n;
-	link_add(&s->forwards, parameter, bare(s->g, n, 1 - weight), n);
+	s->roles.of[n.i].forward = s->twin[n.i];
+	link_add(&s->forwards, parameter, bare(s, n, 1 - weight), n);
 	link_add(&s->forwards, parameter, NODE_NONE, n);
 }
 
@@ -240,11 +306,11 @@ static void set_forward(struct sweep *s, struct node_id n)
 static bool set_grad_weight(struct sweep *s, struct node_id n, int k)
 {
 	struct node_id parameter = s->target[n.i];
-	struct node_id forward = link_find(&s->forwards, parameter, bare(s->g, n, k));
+	struct node_id forward = link_find(&s->forwards, parameter, bare(s, n, k));
 	if (!node_is(forward))
 		return false;
 	s->roles.of[n.i] = (struct product){ PRODUCT_GRAD_WEIGHT, .flipped = k == 0, .forward = forward };
-	link_add(&s->gradients, parameter, bare(s->g, n, 1 - k), forward);
+	link_add(&s->gradients, parameter, bare(s, n, 1 - k), forward);
 	return true;
 }
 
@@ -262,7 +328,7 @@ static void set_other(struct sweep *s, struct node_id n)
 	if (weight < 0)
 		return;
 	struct node_id parameter = parameter_of(s->g, n, weight);
-	p->forward = link_find(&s->gradients, parameter, bare(s->g, n, 1 - weight));
+	p->forward = link_find(&s->gradients, parameter, bare(s, n, 1 - weight));
 	if (!node_is(p->forward))
 		p->forward = link_find(&s->forwards, parameter, NODE_NONE);
 }
@@ -274,9 +340,11 @@ static void set_all(struct sweep *s)
 	VEC(struct node_id) backward = { 0 }, others = { 0 };
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
 		struct node_id n = { i };
-		if (graph_op(g, n) == OP_MATMUL && s->backward[i])
+		if (graph_op(g, n) != OP_MATMUL || !s->reached[i])
+			continue;
+		if (s->backward[i])
 			*vec_push(&backward) = n;
-		else if (graph_op(g, n) == OP_MATMUL)
+		else
 			set_forward(s, n);
 	}
 	for (uint32_t i = 0; i < backward.count; i++)
@@ -290,19 +358,26 @@ static void set_all(struct sweep *s)
 
 struct roles roles_make(const struct graph *g)
 {
-	struct sweep s = { .g = g };
+	struct sweep s = { .g = g, .reached = graph_reached(g) };
 	s.roles.of = zeroed(g->nodes.count, sizeof(*s.roles.of));
 	s.roles.backward = has_output(g, OUT_GRAD_PARAM) || has_output(g, OUT_GRAD_INPUT);
 	s.backward = zeroed(g->nodes.count, sizeof(*s.backward));
 	s.target = zeroed(g->nodes.count, sizeof(*s.target));
+	s.twin = zeroed(g->nodes.count, sizeof(*s.twin));
+	for (uint32_t i = 0; i < g->nodes.count; i++)
+		s.twin[i].i = i;
 	if (s.roles.backward) {
 		find_backward(&s);
+		if (has_barriers(g))
+			find_again(&s);
 		find_targets(&s);
 	}
 	set_all(&s);
 	links_release(&s.forwards);
 	links_release(&s.gradients);
+	free(s.reached);
 	free(s.backward);
+	free(s.twin);
 	free(s.target);
 	return s.roles;
 }

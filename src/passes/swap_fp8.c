@@ -348,9 +348,12 @@ static struct node_id move_wide(struct swap *s, struct node_id n)
 static struct matmul_report *report_of(const struct swap *s, struct node_id n)
 {
 	const struct prov *p = graph_prov(s->r.from, n);
-	for (uint32_t i = 0; i < s->c->matmuls.count; i++)
-		if (s->c->matmuls.items[i].node == p->node && (p->node != NULL || s->c->matmuls.items[i].module == p->module))
-			return &s->c->matmuls.items[i];
+	const char *role = graph_string(s->r.from, n, ATTR_ROLE);
+	for (uint32_t i = 0; i < s->c->matmuls.count; i++) {
+		struct matmul_report *r = &s->c->matmuls.items[i];
+		if (r->node == p->node && (p->node != NULL || r->module == p->module) && (role == NULL || strcmp(r->role, role) == 0))
+			return r;
+	}
 	return NULL;
 }
 

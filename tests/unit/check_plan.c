@@ -83,7 +83,7 @@ static int count_op(const struct plan *p, enum op op)
 	"  %ix = reciprocal %sx : f32[16,1] (tp:S(0))\n" \
 	"  %gx = all_gather %qx {axis=tp} : e4m3[16,64] (tp:R)\n" \
 	"  %gi = all_gather %ix {axis=tp} : f32[16,1] (tp:R)\n" \
-	"  %up = scaled_matmul %gx, %qw, %gi, %iw {eq=\"mk,nk->mn\" dtype=bf16} : bf16[16,32] (tp:S(1)) ; up @ layers.3.mlp\n" \
+	"  %up = scaled_matmul %gx, %qw, %gi, %iw {eq=\"mk,nk->mn\" role=\"grad_input\" dtype=bf16} : bf16[16,32] (tp:S(1)) ; up @ layers.3.mlp\n" \
 	"  %t = permute %up {dims=[1,0]} : bf16[32,16] (tp:S(0))\n" \
 	"  %flat = reshape %t {shape=[512]} : bf16[512] (tp:S(0))\n" \
 	"  %all = all_gather %t {axis=tp} : bf16[32,16] (tp:R)\n" \
