@@ -3,11 +3,13 @@
 #include "host.h"
 #include "output.h"
 #include "plan_file.h"
+#include "run_train.h"
 #include "session.h"
 
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,7 @@ struct options {
 	const char **weights; /* as many as argv is long */
 	int weight_count, repeat, threads;
 	bool check, json, verbose;
+	struct train_options train;
 };
 
 static const char help[] =
@@ -41,11 +44,15 @@ static const char help[] =
 	"  -v, --verbose      says more: the plan, each step's time, all rows of --check\n"
 	"  -h, --help         this text\n"
 	"\n"
+	"%s"
+	"\n"
 	"exit status: 0 done, 1 wrong input or a failed check\n"
 	"\n"
 	"example:\n"
 	"  fp8shard compile model.pt2 -o plan.json --mesh tp=2 --fp8 rowwise\n"
-	"  fp8shard-run plan.json --weights model.safetensors --inputs inputs.safetensors -o out.safetensors\n";
+	"  fp8shard-run plan.json --weights model.safetensors --inputs inputs.safetensors -o out.safetensors\n"
+	"  fp8shard-run step.json --weights model.safetensors --train --data tokens.bin --tokens u16 --steps 1000 \\\n"
+	"           --lr 3e-4 --checkpoint run\n";
 
 static int usage(const char *what, const char *which)
 {
@@ -63,15 +70,15 @@ static int say_error(const struct diag *d)
 static int say_help(void)
 {
 	struct diag d = { 0 };
-	fputs(help, stdout);
+	printf(help, train_help);
 	return output_flush(&d) == FS_OK ? 0 : say_error(&d);
 }
 
 /* --- options --- */
 
-enum { OPT_WEIGHTS = 256, OPT_INPUTS, OPT_REPEAT, OPT_THREADS, OPT_CHECK, OPT_CHECK_JSON, OPT_JSON };
+enum { OPT_WEIGHTS = 256, OPT_INPUTS, OPT_REPEAT, OPT_THREADS, OPT_CHECK, OPT_CHECK_JSON, OPT_JSON, OPT_TRAIN };
 
-static const struct option long_options[] = {
+static const struct option run_options[] = {
 	{ "weights", required_argument, NULL, OPT_WEIGHTS },
 	{ "inputs", required_argument, NULL, OPT_INPUTS },
 	{ "output", required_argument, NULL, 'o' },
@@ -82,8 +89,24 @@ static const struct option long_options[] = {
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
 };
+#define RUN_OPTIONS (sizeof(run_options) / sizeof(run_options[0]))
+#define MOST_OPTIONS 40
+
+/* These and those of training, in `all`; names in `names`. */
+static void list_options(struct option all[MOST_OPTIONS], char names[MOST_OPTIONS][32])
+{
+	size_t count = RUN_OPTIONS;
+	memcpy(all, run_options, sizeof(run_options));
+	for (int i = 0; train_option_names[i] != NULL; i++, count++) {
+		size_t size = strcspn(train_option_names[i], "=");
+		BUG_ON(count + 1 >= MOST_OPTIONS || size >= sizeof(names[i]));
+		memcpy(names[i], train_option_names[i], size);
+		names[i][size] = '\0';
+		all[count] = (struct option){ names[i], train_option_names[i][size] == '=' ? required_argument : no_argument, NULL, OPT_TRAIN };
+	}
+	all[count] = (struct option){ NULL, 0, NULL, 0 };
+}
 
 static enum fs_status parse_count(const char *option, const char *text, int most, int *out, struct diag *d)
 {
@@ -110,21 +133,43 @@ static enum fs_status take_option(struct options *o, int option, struct diag *d)
 	}
 }
 
+/* What goes with training, and what does not. */
+static enum fs_status check_options(const struct options *o, struct diag *d)
+{
+	TRY(train_options_check(&o->train, d));
+	if (!o->train.on)
+		return FS_OK;
+	if (o->inputs != NULL || o->check || o->repeat > 1)
+		return diag_set(d, FS_INVALID, "%s does not go with --train%s", o->inputs != NULL ? "--inputs" : o->check ? "--check" : "--repeat",
+				o->inputs != NULL ? ": --data has a row a step" : "");
+	if (o->json)
+		return diag_set(d, FS_INVALID, "--json does not go with --train: --log FILE has each step as JSON");
+	if (o->train.resume != NULL && o->weight_count > 0)
+		return diag_set(d, FS_INVALID, "--weights and --resume: a checkpoint has all parameters; give one of them");
+	return FS_OK;
+}
+
 /* -1: go on; else the exit status. */
 static int parse_options(struct options *o, int argc, char **argv)
 {
 	struct diag d = { 0 };
+	static struct option all[MOST_OPTIONS];
+	static char names[MOST_OPTIONS][32]; /* messages name them */
+	int which = 0;
+	list_options(all, names);
 	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, ":o:vh", long_options, NULL)) != -1;) {
+	for (int option; (option = getopt_long(argc, argv, ":o:vh", all, &which)) != -1;) {
 		if (option == 'h')
 			return say_help();
 		if (option == ':')
 			return usage("a value is missing after", argv[optind - 1]);
 		if (option == '?')
 			return usage("no such option:", argv[optind - 1]);
-		if (take_option(o, option, &d) != FS_OK)
+		if ((option == OPT_TRAIN ? train_option(&o->train, all[which].name, optarg, &d) : take_option(o, option, &d)) != FS_OK)
 			return say_error(&d);
 	}
+	if (check_options(o, &d) != FS_OK)
+		return say_error(&d);
 	if (optind + 1 != argc)
 		return optind == argc ? usage("a plan is missing", NULL) : usage("one plan at a time: what is", argv[optind + 1]);
 	o->plan = argv[optind];
@@ -140,7 +185,8 @@ struct job {
 	struct params params;
 	struct safetensors inputs;
 	bool has_inputs;
-	char origin[300];
+	struct checkpoint from; /* of --resume */
+	char origin[4096];
 	struct session session;
 	struct host_tensors outputs;
 	double *seconds; /* by step */
@@ -162,9 +208,13 @@ static enum fs_status open_files(struct job *j, struct diag *d)
 {
 	const struct options *o = j->options;
 	name_origin(j);
+	if (o->train.resume != NULL)
+		TRY(checkpoint_open(o->train.resume, j->plan, &j->weights, &j->from, j->origin, d));
 	for (int i = 0; i < o->weight_count; i++)
 		TRY(weights_add(&j->weights, o->weights[i], d));
 	TRY(params_find(j->plan, &j->weights, j->origin, &j->params, d));
+	if (o->train.on)
+		return FS_OK;
 	if (o->inputs != NULL) {
 		TRY(safetensors_open(&j->inputs, o->inputs, d));
 		j->has_inputs = true;
@@ -176,6 +226,7 @@ static enum fs_status check_output(const struct job *j, const char *option, cons
 {
 	TRY(output_is_no_input(option, path, j->options->plan, d));
 	TRY(output_is_no_input(option, path, j->options->inputs, d));
+	TRY(output_is_no_input(option, path, j->options->train.data, d));
 	for (int i = 0; i < j->options->weight_count; i++)
 		TRY(output_is_no_input(option, path, j->options->weights[i], d));
 	if (path != NULL && weights_hold(&j->weights, path))
@@ -187,6 +238,8 @@ static enum fs_status check_outputs(const struct job *j, struct diag *d)
 {
 	const struct options *o = j->options;
 	TRY(outputs_differ("--check-json", o->check_json, "-o", o->output, d));
+	TRY(outputs_differ("--log", o->train.log, "-o", o->output, d));
+	TRY(check_output(j, "--log", o->train.log, d));
 	TRY(check_output(j, "-o", o->output, d));
 	return check_output(j, "--check-json", o->check_json, d);
 }
@@ -458,7 +511,9 @@ static enum fs_status do_job(struct job *j, bool *passed, struct diag *d)
 	cpu_blas_threads(o->threads);
 	if (!o->json)
 		print_need(j);
-	if (!o->check || o->output != NULL) {
+	if (o->train.on)
+		TRY(train_run(&o->train, j->plan, &j->params, &j->from, o->output, o->verbose, d));
+	else if (!o->check || o->output != NULL) {
 		TRY(run(j, d));
 		TRY(o->json ? (o->check ? FS_OK : print_json(j, d)) : print_run(j, d));
 	}
@@ -470,10 +525,11 @@ static enum fs_status do_job(struct job *j, bool *passed, struct diag *d)
 int main(int argc, char **argv)
 {
 	const char **weights = calloc((size_t)argc, sizeof(*weights));
-	struct options o = { .weights = weights, .repeat = 1, .threads = 1 };
+	struct options o = { .weights = weights, .repeat = 1, .threads = 1, .train = TRAIN_OPTIONS_DEFAULT };
 	struct job j = { .options = &o };
 	struct diag d = { 0 };
 	bool passed = false;
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write */
 	int status = weights == NULL ? EXIT_USER : parse_options(&o, argc, argv);
 	if (status < 0) {
 		if (do_job(&j, &passed, &d) != FS_OK)

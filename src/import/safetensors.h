@@ -69,4 +69,12 @@ enum fs_status safetensors_write(const char *path, const struct safetensors_item
 				 const struct safetensors_pair *metadata, uint32_t metadata_count,
 				 struct diag *d);
 
+/*
+ * The same a tensor at a time: begin writes what the file says of all items (their data are not looked at), then
+ * each is added in that order, then file_writer_commit(), or file_writer_abort().  A failed call has aborted.
+ */
+enum fs_status safetensors_begin(struct file_writer *w, const char *path, const struct safetensors_item *items, uint32_t count,
+				 const struct safetensors_pair *metadata, uint32_t metadata_count, struct diag *d);
+enum fs_status safetensors_add(struct file_writer *w, const struct safetensors_item *item, struct diag *d);
+
 #endif

@@ -77,33 +77,18 @@ static enum fs_status make_header(const struct safetensors_item *items, uint32_t
 	return status;
 }
 
-static enum fs_status write_items(struct file_writer *w, const struct safetensors_item *items, uint32_t count,
-				  struct diag *d)
+static enum fs_status write_header(struct file_writer *w, const char *path, const char *header, size_t size, struct diag *d)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		int64_t bytes = 0;
-		file_view_dense_bytes(items[i].dtype, items[i].dims, items[i].rank, &bytes);
-		TRY(file_writer_add(w, items[i].data, (size_t)bytes, d));
-	}
-	return file_writer_commit(w, d);
-}
-
-static enum fs_status write_file(const char *path, const char *header, size_t size,
-				 const struct safetensors_item *items, uint32_t count, struct diag *d)
-{
-	struct file_writer w;
 	unsigned char length[8];
 	for (int i = 0; i < 8; i++)
 		length[i] = (unsigned char)((uint64_t)size >> 8 * i);
-	TRY(file_writer_open(&w, path, d));
-	TRY(file_writer_add(&w, length, sizeof(length), d));
-	TRY(file_writer_add(&w, header, size, d));
-	return write_items(&w, items, count, d);
+	TRY(file_writer_open(w, path, d));
+	TRY(file_writer_add(w, length, sizeof(length), d));
+	return file_writer_add(w, header, size, d);
 }
 
-enum fs_status safetensors_write(const char *path, const struct safetensors_item *items, uint32_t count,
-				 const struct safetensors_pair *metadata, uint32_t metadata_count,
-				 struct diag *d)
+enum fs_status safetensors_begin(struct file_writer *w, const char *path, const struct safetensors_item *items, uint32_t count,
+				 const struct safetensors_pair *metadata, uint32_t metadata_count, struct diag *d)
 {
 	char *header = NULL;
 	size_t size = 0;
@@ -112,7 +97,25 @@ enum fs_status safetensors_write(const char *path, const struct safetensors_item
 		diag_prefix(d, "%s", path);
 		return status;
 	}
-	status = write_file(path, header, size, items, count, d);
+	status = write_header(w, path, header, size, d);
 	free(header);
 	return status;
+}
+
+enum fs_status safetensors_add(struct file_writer *w, const struct safetensors_item *item, struct diag *d)
+{
+	int64_t bytes = 0;
+	file_view_dense_bytes(item->dtype, item->dims, item->rank, &bytes);
+	return file_writer_add(w, item->data, (size_t)bytes, d);
+}
+
+enum fs_status safetensors_write(const char *path, const struct safetensors_item *items, uint32_t count,
+				 const struct safetensors_pair *metadata, uint32_t metadata_count,
+				 struct diag *d)
+{
+	struct file_writer w;
+	TRY(safetensors_begin(&w, path, items, count, metadata, metadata_count, d));
+	for (uint32_t i = 0; i < count; i++)
+		TRY(safetensors_add(&w, &items[i], d));
+	return file_writer_commit(&w, d);
 }

@@ -303,6 +303,11 @@ enum fs_status exec_step(struct exec *e, struct diag *d)
 	return e->ops->finish(e->backend, d);
 }
 
+void exec_discard(struct exec *e)
+{
+	e->stepped = false;
+}
+
 /* --- one rank --- */
 
 /* The nodes as they stand, in a context whose axes have size 1. */

@@ -65,6 +65,9 @@ enum fs_status exec_setup(struct exec *e, struct diag *d);
 /* Outputs (and with them what they say of buffers) are there until the next step begins. */
 enum fs_status exec_step(struct exec *e, struct diag *d);
 
+/* The last step has not been: what it says of buffers is not taken over. */
+void exec_discard(struct exec *e);
+
 uint64_t exec_bytes_sent(const struct exec *e); /* by this rank, in all steps */
 
 #endif

@@ -82,7 +82,7 @@ static enum fs_status store_input(const struct safetensors *f, struct exec *e, c
 
 enum fs_status inputs_store(const struct safetensors *f, struct exec *e, const struct plan *p, struct diag *d)
 {
-	for (uint32_t i = 1; i < p->graph->nodes.count; i++) {
+	for (uint32_t i = 1; i < p->graph->nodes.count && f != NULL; i++) {
 		struct node_id n = { i };
 		if (input_name(p, n) != NULL)
 			TRY(store_input(f, e, graph_type(p->graph, n), input_name(p, n), n, d));

@@ -7,7 +7,7 @@
 
 /* Every input there, of the right type and shape, and nothing else in the file. */
 enum fs_status inputs_check(const struct plan *p, const struct safetensors *f, struct diag *d);
-/* This rank's part of each input into its exec.  f NULL: the plan has no inputs. */
+/* This rank's part of each input into its exec.  f NULL: the plan has none, or they come later. */
 enum fs_status inputs_store(const struct safetensors *f, struct exec *e, const struct plan *p, struct diag *d);
 
 struct host_tensor {

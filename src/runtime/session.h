@@ -11,7 +11,7 @@
 
 struct session_options {
 	const struct params *params;        /* of this plan, or of the one that it is the one-rank form of */
-	const struct safetensors *inputs;   /* NULL: the plan has none */
+	const struct safetensors *inputs;   /* NULL: the plan has none, or they are stored before each step */
 	struct exec_options exec;           /* `world` is the session's */
 };
 

@@ -10,6 +10,7 @@
 cd "$(dirname "$0")/../.." || exit 2
 BUILD=${BUILD:-build}
 compare=$BUILD/models/compare
+training=$BUILD/models/training
 shared=${FP8SHARD_SHARED:-../shared}/models
 meshes='tp=1 tp=2 tp=4 dp=2,tp=2'
 verbose=
@@ -273,6 +274,54 @@ bytes_of() {
 	sed -n "s/^\"memory\":.*\"$1\":\([0-9]*\).*/\1/p" "$work/plan.json"
 }
 
+# AdamW from the start and on the batches of torch's run, against its curves.  TRAIN_STEPS=N: of its 300 (100).
+check_training() {
+	for mesh in tp=1 dp=2,tp=2; do
+		case $mesh in dp*) place="--place input_ids=dp:S(0) --place labels=dp:S(0)" ;; *) place= ;; esac
+		rm -f "$work/log.jsonl"
+		# shellcheck disable=SC2086
+		compile "$1" $mesh none "$work/$mesh.json" $place --train --loss cross_entropy:labels \
+			--optimizer adamw:beta1=0.9,beta2=0.95,eps=1e-8,weight_decay=0.1 &&
+			train_model "$1" "$work/$mesh.json" "${TRAIN_STEPS:-100}" --weights "$1/weights.safetensors" --log "$work/log.jsonl"
+		result $? "${1##*/} $mesh: ${TRAIN_STEPS:-100} steps"
+		head -n 100 "$work/log.jsonl" >"$work/log.100"
+		judge_curve "$1" "$mesh" loss "$work/log.100" 1 0.1
+		judge_curve "$1" "$mesh" loss "$work/log.jsonl" 20 0.5
+		head -n 20 "$work/log.jsonl" >"$work/log.20"
+		judge_curve "$1" "$mesh" grad_norm "$work/log.20" 1 0.1
+	done
+	check_param_norm "$1"
+}
+
+# train_model DIR PLAN STEPS OPTION...
+train_model() {
+	train_dir=$1 train_plan=$2 train_steps=$3
+	shift 3
+	timeout 600 "$BUILD/fp8shard-run" "$train_plan" --train --data "$train_dir/train.safetensors" --steps "$train_steps" --lr 1e-3 "$@" \
+		>"$work/log" 2>"$work/say"
+}
+
+# judge_curve DIR MESH KEY LOG WINDOW PERCENT
+judge_curve() {
+	"$training" curve "$1/loss.safetensors" "$3" "$4" "$3" "$5" "$6" >"$work/say" 2>&1
+	result $? "${1##*/} $2: $3, means over $5"
+}
+
+# A step at a time, each from the last one's checkpoint and on the other mesh.
+check_param_norm() {
+	rm -rf "$work/run"
+	from="--weights $1/weights.safetensors"
+	for step in $(seq 20); do
+		mesh=tp=1
+		[ $((step % 2)) -eq 0 ] || mesh=dp=2,tp=2
+		# shellcheck disable=SC2086
+		train_model "$1" "$work/$mesh.json" "$step" $from --checkpoint "$work/run" &&
+			"$training" norm "$1/loss.safetensors" param_norm "$step" "$work/run/step-$(printf %08d "$step")" 0.1 >"$work/say" 2>&1
+		result $? "${1##*/}: norm of the parameters after step $step"
+		from="--resume $work/run"
+	done
+}
+
 is_forward() {
 	has "$1" case.json && case $("$compare" field "$1" ir_level) in *joint*) false ;; esac
 }
@@ -291,6 +340,7 @@ check_model() {
 	case ${1##*/} in
 	minilm) check_neighbours "$1" ;;
 	tiny-llama) check_loss "$1" ;;
+	tiny-llama-train) [ -n "$small" ] || check_training "$1" ;;
 	esac
 }
 
