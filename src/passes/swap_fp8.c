@@ -7,7 +7,7 @@
  *     %a = all_reduce %m {max}   : f32[] (tp:R)
  *     %s = fp8_scale %a          : f32[]
  *     %q = fp8_cast %x, %s       : e4m3[...] as x
- *     (the same for %w; it runs in setup)
+ *     (the same for %w; it runs in setup)      views of x stand behind the cast: other products share the codes
  *     %y = scaled_matmul %q, %qw, 1/%s, 1/%sw
  *
  * Row scales: amax over the contracted dims alone.  Where an axis shards those, each shard keeps its
@@ -53,12 +53,12 @@ struct swap {
 
 /* --- amax, scale, cast --- */
 
-/* Dims of operand `side` that are contracted, or all. */
-static int amax_dims(const struct equation *e, int side, enum span span, int64_t dims[MAX_RANK])
+/* Dims of operand `side` that are contracted. */
+static int contracted_dims(const struct equation *e, int side, int64_t dims[MAX_RANK])
 {
 	int count = 0;
 	for (int i = 0; i < e->rank[side]; i++)
-		if (span == SPAN_TENSOR || equation_role(e, e->letter[side][i]) == ROLE_K)
+		if (equation_role(e, e->letter[side][i]) == ROLE_K)
 			dims[count++] = i;
 	return count;
 }
@@ -126,13 +126,11 @@ static struct node_id emit_like(struct swap *s, enum op op, const struct node_id
 
 struct quantized { struct node_id codes, factor; }; /* factor: 1/scale */
 
-static struct quantized quantize(struct swap *s, struct node_id x, const struct equation *e, int side,
-				 const struct product_casts *casts, struct prov_id prov)
+/* Codes of x by scales over those dims. */
+static struct quantized cast_over(struct swap *s, struct node_id x, const int64_t *dims, int count, const struct casting *to, bool pow2,
+				  struct prov_id prov)
 {
-	const struct casting *to = &casts->operand[side];
 	struct type xt = *graph_type(s->r.to, x);
-	int64_t dims[MAX_RANK];
-	int count = amax_dims(e, side, to->span, dims);
 	uint32_t scope = scope_of(s, &xt, to->span, dims, count);
 	struct type mt = amax_type(s, &xt, dims, count, scope);
 	struct attrs a = { 0 };
@@ -143,12 +141,43 @@ static struct quantized quantize(struct swap *s, struct node_id x, const struct 
 	struct attrs b = { 0 };
 	attrs_int(&b, ATTR_DTYPE, to->dtype);
 	struct attrs c = b;
-	if (casts->pow2)
+	if (pow2)
 		attrs_int(&b, ATTR_POW2, 1);
 	struct node_id scale = emit_like(s, OP_FP8_SCALE, &amax, 1, &b, DT_F32, prov);
 	struct node_id in[2] = { x, scale };
 	return (struct quantized){ emit_like(s, OP_FP8_CAST, in, 2, &c, to->dtype, prov),
 				   emit_like(s, OP_RECIPROCAL, &scale, 1, NULL, DT_F32, prov) };
+}
+
+static struct node_id cast_like_view(struct swap *s, struct node_id view, struct node_id codes)
+{
+	struct attrs a;
+	graph_attrs(s->r.to, view, &a);
+	struct type t = *graph_type(s->r.to, view);
+	t.dtype = graph_type(s->r.to, codes)->dtype;
+	return graph_emit_typed(s->r.to, graph_op(s->r.to, view), &codes, 1, &a, &t, graph_node(s->r.to, view)->prov);
+}
+
+/* By one scale for the tensor: what lies under views is cast, so that its other views share the codes. */
+static struct quantized cast_tensor(struct swap *s, struct node_id x, const struct casting *to, bool pow2, struct prov_id prov)
+{
+	static const int64_t all[MAX_RANK] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+	enum op op = graph_op(s->r.to, x);
+	if ((op != OP_RESHAPE && op != OP_PERMUTE) || s->local != 0)
+		return cast_over(s, x, all, graph_type(s->r.to, x)->rank, to, pow2, prov);
+	struct quantized q = cast_tensor(s, graph_operand(s->r.to, x, 0), to, pow2, prov);
+	q.codes = cast_like_view(s, x, q.codes);
+	return q;
+}
+
+static struct quantized quantize(struct swap *s, struct node_id x, const struct equation *e, int side,
+				 const struct product_casts *casts, struct prov_id prov)
+{
+	const struct casting *to = &casts->operand[side];
+	int64_t dims[MAX_RANK];
+	if (to->span == SPAN_TENSOR)
+		return cast_tensor(s, x, to, casts->pow2, prov);
+	return cast_over(s, x, dims, contracted_dims(e, side, dims), to, casts->pow2, prov);
 }
 
 /* --- codes that are there already --- */
