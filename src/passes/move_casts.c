@@ -15,6 +15,7 @@
 #include "wire.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct mover {
 	const struct graph *g;
@@ -277,11 +278,57 @@ static bool pass_once(struct graph **g)
 	return any;
 }
 
+/* --- what is said of those that stay --- */
+
+/* Is the move taken by a cast, and by another or by the gradient of a weight in high precision? */
+static bool cast_in_several_ways(const struct graph *g, const struct uses *uses, struct node_id move)
+{
+	int casts = 0, high = 0;
+	for (uint32_t k = uses->first[move.i]; k < uses->first[move.i + 1]; k++) {
+		struct node_id u = uses->at[k];
+		const char *role = graph_op(g, u) == OP_MATMUL ? graph_string(g, u, ATTR_ROLE) : NULL;
+		casts += graph_op(g, u) == OP_FP8_CAST;
+		high += role != NULL && strcmp(role, product_role_text(PRODUCT_GRAD_WEIGHT)) == 0;
+	}
+	return casts > 1 || (casts == 1 && high > 0);
+}
+
+static const char *moved_name(const struct graph *g, struct node_id move)
+{
+	struct node_id x = graph_operand(g, move, 0);
+	const char *name = op_is_source(graph_op(g, x)) ? graph_string(g, x, ATTR_NAME) : graph_prov(g, x)->node;
+	return name != NULL ? name : "?";
+}
+
+#define MAX_NAMED 4
+
+static void note_several(const struct graph *g, struct compile *c)
+{
+	struct arena *arena = context_arena(g->context);
+	struct uses uses = uses_make(g);
+	bool *reached = graph_reached(g);
+	const char *names = "";
+	int count = 0;
+	for (uint32_t i = 1; i < g->nodes.count; i++) {
+		struct node_id n = { i };
+		if (!reached[i] || !is_move(g, n) || !cast_in_several_ways(g, &uses, n))
+			continue;
+		if (count++ < MAX_NAMED)
+			names = arena_printf(arena, "%s%s%s", names, count > 1 ? ", " : "", moved_name(g, n));
+	}
+	if (count > 0)
+		*vec_push(&c->notes) = arena_printf(arena, "%d value%s gathered once in high precision, as products cast %s in several ways "
+					     "(docs/numerics.md): %s%s", count, count == 1 ? " is" : "s are", count == 1 ? "it" : "them",
+					     names, count > MAX_NAMED ? ", ..." : "");
+	free(reached);
+	uses_release(&uses);
+}
+
 enum fs_status pass_move_casts(struct graph **g, struct compile *c, struct diag *d)
 {
-	(void)c;
 	(void)d;
 	for (int i = 0; i < MAX_AXES && pass_once(g); i++)
 		;
+	note_several(*g, c);
 	return FS_OK;
 }

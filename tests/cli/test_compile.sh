@@ -59,3 +59,14 @@ run 0 passes
 out_has 'solve '
 run 0 passes --markdown
 same "$work/.out" docs/passes.md
+
+# A training step: the table says what each product is to the loss, and a note what is gathered as it is, and why.
+run 0 compile tests/suite/40_mlp_sp_step.json -o "$work/step.json" --fp8 rowwise
+out_has 'fc2    grad_weight     4096    16384     4096  rowwise'
+err_has '2 values are gathered once in high precision, as products cast them in several ways (docs/numerics.md): x, gy'
+run 0 compile tests/suite/40_mlp_sp_step.json -o "$work/step.json" --fp8 rowwise_with_gw_hp
+out_has 'in high precision by rowwise_with_gw_hp'
+run 0 compile tests/suite/40_mlp_sp_step.json -o "$work/step.json" --fp8 tensorwise
+[ ! -s "$work/.err" ] && pass || fail 'a note of what is gathered as codes'
+run 0 explain "$work/step.json" reduce_scatter
+out_has 'scaled_matmul mk,kn->mn (grad_input) splits k'
