@@ -91,32 +91,16 @@ static const struct row {
 
 #define CHUNK 256
 
-#define WIDEN(name, target)                                                           \
-	target static void name(const float *x, double *y, int64_t n)                 \
-	{                                                                             \
-		for (int64_t i = 0; i < n; i++)                                       \
-			y[i] = (double)x[i];                                          \
-	}
-WIDEN(widen_plain, )
-WIDEN(widen_wide, TARGET_WIDE)
-
-#define NARROW(name, target)                                                          \
-	target static void name(const double *x, float *y, int64_t n)                 \
-	{                                                                             \
-		for (int64_t i = 0; i < n; i++)                                       \
-			y[i] = f64_to_f32_odd(x[i]);                                  \
-	}
-NARROW(narrow_plain, )
-NARROW(narrow_wide, TARGET_WIDE)
-
-static void widen(const float *x, double *y, int64_t n)
+ANY_WIDTH static void widen(const float *x, double *y, int64_t n)
 {
-	(HAVE_WIDE() ? widen_wide : widen_plain)(x, y, n);
+	for (int64_t i = 0; i < n; i++)
+		y[i] = (double)x[i];
 }
 
-static void narrow(const double *x, float *y, int64_t n)
+ANY_WIDTH static void narrow(const double *x, float *y, int64_t n)
 {
-	(HAVE_WIDE() ? narrow_wide : narrow_plain)(x, y, n);
+	for (int64_t i = 0; i < n; i++)
+		y[i] = f64_to_f32_odd(x[i]);
 }
 
 enum compute compute_of(enum dtype t)

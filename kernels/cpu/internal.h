@@ -17,13 +17,21 @@
 #define TARGET_AVX2 __attribute__((target("avx2,f16c")))
 #endif
 
-/* A loop that compilers vectorize is written once and made twice: as it is, and for wider vectors. */
-#ifdef HAVE_AVX2
-#define HAVE_WIDE() HAVE_AVX2()
-#define TARGET_WIDE TARGET_AVX2
+/*
+ * A loop that compilers vectorize is written once and made for each width of vectors; the loader takes the
+ * widest that the CPU has, too early for the thread sanitizer.  For static functions: clang renames others.
+ */
+#if defined(__has_feature)
+#define THREAD_SANITIZER __has_feature(thread_sanitizer)
+#elif defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZER 1
 #else
-#define HAVE_WIDE() false
-#define TARGET_WIDE
+#define THREAD_SANITIZER 0
+#endif
+#if defined(__x86_64__) && defined(__GLIBC__) && !THREAD_SANITIZER
+#define ANY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define ANY_WIDTH
 #endif
 
 /* --- walk.c --- */

@@ -24,7 +24,9 @@ struct panel {
 struct work {
 	const struct panel_gemm *g;
 	int64_t size; /* of an element of the panels */
-	void *a_buffer, *b_buffer, *tile, *other, *total;
+	void *a_buffer, *b_buffer, *c_buffer, *other, *total;
+	void *tile;   /* c_buffer, or a place in c */
+	int64_t line; /* of the tile: elements from row to row */
 	enum part part; /* of what is summed now */
 	struct panel a, b;
 };
@@ -136,7 +138,7 @@ static void sum_tile(struct work *w, const struct area *r)
 {
 	static const enum part parts[] = { PART_SMALL, PART_LARGE };
 	if (w->g->part != PART_BOTH) {
-		sum_products(w, r, w->tile, r->columns);
+		sum_products(w, r, w->tile, w->line);
 		return;
 	}
 	for (int i = 0; i < 2; i++) {
@@ -151,31 +153,16 @@ static void sum_tile(struct work *w, const struct area *r)
 }
 
 /* y = x * sa * sb along a row of the tile, or y += that. */
-#define SCALE_ROW(name, T, attributes)                                                                   \
-	attributes static void name(const T *x, float sa, const float *sb, T *y, int64_t n, bool add)    \
+#define SCALE_ROW(name, T)                                                                               \
+	ANY_WIDTH static void name(const T *x, float sa, const float *sb, T *y, int64_t n, bool add)     \
 	{                                                                                                \
 		for (int64_t i = 0; i < n && !add; i++)                                                  \
 			y[i] = x[i] * (T)sa * (T)sb[i];                                                  \
 		for (int64_t i = 0; i < n && add; i++)                                                   \
 			y[i] += x[i] * (T)sa * (T)sb[i];                                                 \
 	}
-SCALE_ROW(scale_row_f64, double, )
-SCALE_ROW(scale_row_f32_any, float, )
-
-#ifdef HAVE_AVX2
-SCALE_ROW(scale_row_f32_avx2, float, TARGET_AVX2)
-#endif
-
-static void scale_row_f32(const float *x, float sa, const float *sb, float *y, int64_t n, bool add)
-{
-#ifdef HAVE_AVX2
-	if (HAVE_AVX2()) {
-		scale_row_f32_avx2(x, sa, sb, y, n, add);
-		return;
-	}
-#endif
-	scale_row_f32_any(x, sa, sb, y, n, add);
-}
+SCALE_ROW(scale_row_f64, double)
+SCALE_ROW(scale_row_f32, float)
 
 static void store_row(const struct work *w, const struct area *r, int64_t row, const void *from)
 {
@@ -195,9 +182,9 @@ static void scale_tile(const struct work *w, const struct area *r, int64_t group
 	load_f32(DT_F32, view_at(sb, group * sb->stride[0] + r->n * sb->stride[1]), sb->stride[1], columns,
 		 r->columns);
 	for (int64_t i = 0; i < r->rows; i++) {
-		int64_t at = i * r->columns * w->size;
 		float factor = *(float *)view_at(sa, (r->m + i) * sa->stride[0] + group * sa->stride[1]);
-		void *from = (char *)w->tile + at, *to = (char *)w->total + (count > 1 ? at : 0);
+		void *from = (char *)w->tile + i * w->line * w->size;
+		void *to = (char *)w->total + (count > 1 ? i * r->columns * w->size : 0);
 		if (w->g->in == IN_F64)
 			scale_row_f64(from, factor, columns, to, r->columns, group > 0);
 		else
@@ -210,13 +197,13 @@ static void scale_tile(const struct work *w, const struct area *r, int64_t group
 static void store_tile(const struct work *w, const struct area *r)
 {
 	for (int64_t i = 0; i < r->rows; i++)
-		store_row(w, r, i, (char *)w->tile + i * r->columns * w->size);
+		store_row(w, r, i, (char *)w->tile + i * w->line * w->size);
 }
 
 /* A tile of one group may be summed right in c. */
 static bool direct(const struct panel_gemm *g)
 {
-	return in_place(&g->c, g->in, PART_ALL, false) && !g->sa.data && g->part != PART_BOTH;
+	return in_place(&g->c, g->in, PART_ALL, false) && groups(g) == 1 && g->part != PART_BOTH;
 }
 
 static void one_tile(struct work *w, const struct area *all)
@@ -224,11 +211,9 @@ static void one_tile(struct work *w, const struct area *all)
 	const struct panel_gemm *g = w->g;
 	const struct view *c = &g->c;
 	struct area r = *all;
-	if (direct(g)) {
-		sum_products(w, &r, view_at(c, r.m * c->stride[0] + r.n), c->stride[0]);
-		return;
-	}
 	int64_t count = groups(g);
+	w->tile = direct(g) ? view_at(c, r.m * c->stride[0] + r.n) : w->c_buffer;
+	w->line = direct(g) ? c->stride[0] : r.columns;
 	r.depth = all->depth / count;
 	for (int64_t i = 0; i < count; i++) {
 		r.k = i * r.depth;
@@ -236,7 +221,7 @@ static void one_tile(struct work *w, const struct area *all)
 		if (g->sa.data)
 			scale_tile(w, &r, i, count);
 	}
-	if (!g->sa.data)
+	if (!g->sa.data && !direct(g))
 		store_tile(w, &r);
 }
 
@@ -253,7 +238,7 @@ static void buffer_sizes(const struct panel_gemm *g, int64_t bytes[4])
 	int64_t k = least(g->a.shape[1], BLOCK_K);
 	bytes[0] = aligned((m + PAD) * (k + PAD) * size);
 	bytes[1] = aligned((k + PAD) * (n + PAD) * size);
-	bytes[2] = aligned(m * n * size);
+	bytes[2] = direct(g) ? 0 : aligned(m * n * size);
 	bytes[3] = groups(g) > 1 ? bytes[2] : aligned(n * size);
 }
 
@@ -269,8 +254,8 @@ static bool whole(struct work *w, int64_t m, int64_t n, int64_t k)
 {
 	const struct panel_gemm *g = w->g;
 	bool ta = g->a.stride[1] != 1, tb = g->b.stride[1] != 1;
-	if (!direct(g) || !in_place(&g->a, g->in, g->part, ta) || !in_place(&g->b, g->in, g->part, tb) || k == 0 ||
-	    g->ordered)
+	if (!direct(g) || g->sa.data || g->ordered || k == 0 || !in_place(&g->a, g->in, g->part, ta) ||
+	    !in_place(&g->b, g->in, g->part, tb))
 		return false;
 	w->a = (struct panel){ g->a.data, g->a.stride[ta], ta, 0, 0 };
 	w->b = (struct panel){ g->b.data, g->b.stride[tb], tb, 0, 0 };
@@ -286,8 +271,8 @@ void panel_gemm(const struct panel_gemm *g, void *workspace)
 		return;
 	buffer_sizes(g, bytes);
 	w.b_buffer = (char *)workspace + bytes[0];
-	w.tile = (char *)w.b_buffer + bytes[1];
-	w.other = (char *)w.tile + bytes[2];
+	w.c_buffer = (char *)w.b_buffer + bytes[1];
+	w.other = (char *)w.c_buffer + bytes[2];
 	w.total = (char *)w.other + (g->part == PART_BOTH ? bytes[2] : 0);
 	for (int64_t j = 0; j < n; j += BLOCK_N)
 		for (int64_t i = 0; i < m; i += BLOCK_M)

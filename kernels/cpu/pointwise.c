@@ -8,7 +8,7 @@
 
 enum { FLOATS = 1, INTS = 2, BOTH = 3, SAME = 0, BOOL = 1 };
 
-/* One dense loop per op and compute type, two for f32. (void): not every op has three operands. */
+/* One dense loop per op and compute type. (void): not every op has three operands. */
 #define LOOP(name, suffix, type, expression, target)                                                      \
 	target static void name##_##suffix(const type *pa, const type *pb, const type *pc,                \
 					   type *restrict y, int64_t n)                                   \
@@ -22,10 +22,7 @@ enum { FLOATS = 1, INTS = 2, BOTH = 3, SAME = 0, BOOL = 1 };
 
 #define T float
 #define F(function) function##f
-#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, f32, float, float_expr, )
-#include "pointwise.def"
-#undef POINTWISE
-#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, wide, float, float_expr, TARGET_WIDE)
+#define POINTWISE(name, text, arity, types, result, float_expr, int_expr) LOOP(name, f32, float, float_expr, ANY_WIDTH)
 #include "pointwise.def"
 #undef POINTWISE
 #undef T
@@ -47,12 +44,11 @@ static const struct row {
 	const char *text;
 	int arity, types, result;
 	void (*f32)(const float *, const float *, const float *, float *, int64_t);
-	void (*wide)(const float *, const float *, const float *, float *, int64_t);
 	void (*f64)(const double *, const double *, const double *, double *, int64_t);
 	void (*i64)(const int64_t *, const int64_t *, const int64_t *, int64_t *, int64_t);
 } rows[PW_COUNT] = {
 #define POINTWISE(name, text, arity, types, result, float_expr, int_expr) \
-	[PW_##name] = { text, arity, types, result, name##_f32, name##_wide, name##_f64, name##_i64 },
+	[PW_##name] = { text, arity, types, result, name##_f32, name##_f64, name##_i64 },
 #include "pointwise.def"
 #undef POINTWISE
 };
@@ -99,7 +95,7 @@ static enum compute compute_in(enum pointwise_op op, const struct view *in, enum
  * A run of each operand as a dense array of type T; operands that are one already stay in place.  A
  * result over its own operand goes through the buffer, because the loops are for arrays apart.
  */
-#define RUNNER(suffix, T, home, loop)                                                                  \
+#define RUNNER(suffix, T, home)                                                                        \
 	static void run_##suffix(const struct row *r, const struct walk *w, const enum dtype *t,       \
 				 int64_t first, int64_t n)                                             \
 	{                                                                                              \
@@ -118,13 +114,13 @@ static enum compute compute_in(enum pointwise_op op, const struct view *in, enum
 		T *y = direct ? (T *)(void *)(w->at[0] + skip) : buffer[0];                            \
 		for (int i = r->arity; i < 3; i++)                                                     \
 			in[i] = in[0];                                                                 \
-		(loop)(in[0], in[1], in[2], y, n);                                                     \
+		r->suffix(in[0], in[1], in[2], y, n);                                                  \
 		if (!direct)                                                                           \
 			store_##suffix(t[0], w->at[0] + skip, w->step[0], buffer[0], n);               \
 	}
-RUNNER(f32, float, DT_F32, HAVE_WIDE() ? r->wide : r->f32)
-RUNNER(f64, double, DT_F64, r->f64)
-RUNNER(i64, int64_t, DT_I64, r->i64)
+RUNNER(f32, float, DT_F32)
+RUNNER(f64, double, DT_F64)
+RUNNER(i64, int64_t, DT_I64)
 
 void cpu_pointwise(enum pointwise_op op, int arity, const struct view *in, const struct view *out)
 {
