@@ -430,7 +430,7 @@ static void rule_index(struct builder *b)
 
 /* --- the table --- */
 
-enum linear { LINEAR_NONE, LINEAR_ALL, LINEAR_FIRST };
+enum linear { LINEAR_NONE, LINEAR_ALL, LINEAR_FIRST, LINEAR_LOCAL };
 
 static const struct row {
 	void (*build)(struct builder *b);
@@ -563,11 +563,11 @@ static void uniform_strategy(struct strategies *s, label l, int count)
 }
 
 /* Ops that only move elements pass P(max) and P(min), too. */
-static void partial_strategies(struct strategies *s, enum op op, bool exact)
+static void partial_strategies(struct strategies *s, enum op op, enum stage stage, bool exact)
 {
 	const struct row *row = &rows[op];
 	int operands = s->stride - 1, passing = row->linear == LINEAR_FIRST ? 1 : operands;
-	if (row->linear == LINEAR_NONE)
+	if (row->linear == LINEAR_NONE || (row->linear == LINEAR_LOCAL && stage < STAGE_LOCAL))
 		return;
 	if (!exact)
 		uniform_strategy(s, LABEL_SUM, passing);
@@ -594,5 +594,5 @@ void op_strategies(const struct graph *g, struct node_id n, const int64_t (*shap
 		for (int f = 0; f < rule[r].factors; f++)
 			if (factor_labels(&rule[r], shape, f, size, t, next_strategy(out)))
 				keep_strategy(out, true);
-	partial_strategies(out, graph_op(g, n), exact);
+	partial_strategies(out, graph_op(g, n), g->stage, exact);
 }

@@ -241,13 +241,24 @@ static struct node_id layer_output(const struct place *p, struct node_id product
 	return product;
 }
 
-/* Pins the outputs of the layers that use the parameter as their weight. */
-static void style_output(struct place *p, int axis, const param_users *users)
+/* A product of the forward, or an embedding. */
+static bool is_layer(const struct graph *g, struct node_id n)
+{
+	const char *role = graph_op(g, n) == OP_MATMUL ? graph_string(g, n, ATTR_ROLE) : NULL;
+	enum product_role r = PRODUCT_FORWARD;
+	return graph_op(g, n) == OP_EMBEDDING ||
+	       (graph_op(g, n) == OP_MATMUL && (role == NULL || (product_role_read(role, &r) && r == PRODUCT_FORWARD)));
+}
+
+/* Pins the outputs of the layers that use the parameter as their weight; or frees them of what an earlier rule said. */
+static void style_output(struct place *p, int axis, bool whole, const param_users *users)
 {
 	for (uint32_t i = 0; i < users->count; i++) {
 		struct node_id user = users->items[i].user;
-		if (graph_op(p->g, user) == OP_MATMUL || graph_op(p->g, user) == OP_EMBEDDING)
+		if (is_layer(p->g, user) && whole)
 			pin_axis(p, layer_output(p, user), axis, -1);
+		else if (is_layer(p->g, user))
+			p->constrained[layer_output(p, user).i] &= ~(1u << axis);
 	}
 }
 
@@ -276,8 +287,7 @@ static enum fs_status apply_style(struct place *p, const struct request *r, cons
 		param_users users = { 0 };
 		style_users(p->g, &p->uses, n, &users);
 		status = style_parameter(p, style, axis, n, r->pattern, &users, d);
-		if (style->gather_output)
-			style_output(p, axis, &users);
+		style_output(p, axis, style->gather_output, &users);
 		vec_release(&users);
 	}
 	vec_release(&found);

@@ -66,13 +66,19 @@ static bool keeps_last(const struct graph *g, struct node_id n)
 	return t->rank > 0 && x->rank > 0 && t->dim[t->rank - 1] == x->dim[x->rank - 1];
 }
 
+/* A last dim of which there is a largest element. */
+static bool has_last(const struct type *t)
+{
+	return t->rank > 0 && t->dim[t->rank - 1] > 0;
+}
+
 static void find_vocab(struct split *s)
 {
 	const struct graph *g = s->r.from;
 	for (uint32_t i = 1; i < g->nodes.count; i++) {
 		struct node_id n = { i };
 		if (graph_op(g, n) == OP_MATMUL)
-			s->vocab[i] = graph_type(g, n)->rank > 0 && makes_vocab(g, n);
+			s->vocab[i] = has_last(graph_type(g, n)) && makes_vocab(g, n);
 		else if (graph_node(g, n)->count > 0)
 			s->vocab[i] = s->vocab[graph_operand(g, n, 0).i] && keeps_last(g, n);
 	}

@@ -16,9 +16,8 @@
  *
  * An operand that is codes times a scale already (weights stored in fp8, fixed scales) keeps both.
  *
- * A product that is P(sum) and is only moved may stay wide until after the reduction: exact plans
- * reduce the unscaled f64 accumulator and scale after it (post_scale); --reduce-dtype f32 reduces f32.  Sums
- * and means over a sharded dim always do: they are small, and round once as they do unsharded.
+ * In exact plans a product that is P(sum) and is only moved stays wide until after the reduction: the
+ * unscaled f64 accumulator is reduced and then scaled (post_scale).
  *
  * stage local -> fp8   needs recipes   numerics lossy
  */
@@ -339,8 +338,6 @@ static struct node_id finish_wide(struct swap *s, struct wide *w, struct node_id
 {
 	struct attrs a = { 0 };
 	attrs_int(&a, ATTR_DTYPE, w->dtype);
-	if (!node_is(w->scale[0]))
-		return emit_like(s, OP_CAST, &x, 1, &a, w->dtype, prov);
 	follow_product(s, w, x, prov);
 	attrs_string(&a, ATTR_EQ, w->equation);
 	struct node_id in[4] = { x, w->scale[0], w->scale[1], w->low };
@@ -428,11 +425,6 @@ static bool scales_differ(const struct swap *s, const struct quantized *q, const
 	return false;
 }
 
-static bool half_precision(const struct graph *g, struct node_id n)
-{
-	return graph_type(g, n)->dtype == DT_BF16 || graph_type(g, n)->dtype == DT_F16;
-}
-
 /* The products of the smaller codes of an e5m2 operand: an f64 sum of all would round. */
 static struct node_id low_half(struct swap *s, struct node_id product, const struct quantized q[2], struct prov_id prov)
 {
@@ -475,48 +467,26 @@ static struct node_id swap_matmul(struct swap *s, struct node_id n, const struct
 		q[side] = stored_operand(g, n, side, &st)
 			? take_stored(s, &st, made_here)
 			: quantize(s, s->r.map[graph_operand(g, n, side).i], &e, side, casts, made_here);
-	bool wide = only_reduced(s, n), after = wide && s->c->exact && !scales_differ(s, q, &e);
-	if (!after && !(wide && s->c->reduce_f32 && half_precision(g, n)))
+	if (!s->c->exact || !only_reduced(s, n) || scales_differ(s, q, &e))
 		return emit_product(s, n, q, w.dtype, 4);
-	struct node_id product = emit_product(s, n, q, after ? DT_F64 : DT_F32, after ? 2 : 4);
-	if (after) {
-		w.low = low_half(s, product, q, made_here);
-		w.scale[0] = q[0].factor;
-		w.scale[1] = q[1].factor;
-	}
+	struct node_id product = emit_product(s, n, q, DT_F64, 2);
+	w.low = low_half(s, product, q, made_here);
+	w.scale[0] = q[0].factor;
+	w.scale[1] = q[1].factor;
 	set_wide(s, n, w);
 	return product;
 }
 
-/* A matmul that keeps its dtype; its sum is wide where --reduce-dtype f32 says so. */
+/* A matmul that keeps its dtype. */
 static struct node_id plain_matmul(struct swap *s, struct node_id n, bool refused)
 {
 	const struct graph *g = s->r.from;
 	struct node_id in[2] = { s->r.map[graph_operand(g, n, 0).i], s->r.map[graph_operand(g, n, 1).i] };
-	struct type t = *graph_type(g, n);
 	struct attrs a;
 	graph_attrs(g, n, &a);
 	if (refused)
 		note_refusal(s, n, &a);
-	if (s->c->reduce_f32 && half_precision(g, n) && only_reduced(s, n)) {
-		set_wide(s, n, (struct wide){ .equation = graph_string(g, n, ATTR_EQ), .dtype = (enum dtype)t.dtype });
-		t.dtype = DT_F32;
-		attrs_int(&a, ATTR_DTYPE, DT_F32);
-	}
-	return graph_emit_typed(s->r.to, OP_MATMUL, in, 2, &a, &t, graph_node(g, n)->prov);
-}
-
-/* A sum of parts of a row is rounded once, when it is whole. */
-static struct node_id wide_sum(struct swap *s, struct node_id n)
-{
-	struct node_id in = s->r.map[graph_operand(s->r.from, n, 0).i];
-	struct type t = *graph_type(s->r.from, n);
-	struct attrs a;
-	graph_attrs(s->r.from, n, &a);
-	set_wide(s, n, (struct wide){ .dtype = (enum dtype)t.dtype });
-	t.dtype = DT_F32;
-	attrs_int(&a, ATTR_DTYPE, DT_F32);
-	return graph_emit_typed(s->r.to, graph_op(s->r.from, n), &in, 1, &a, &t, graph_node(s->r.from, n)->prov);
+	return graph_emit_typed(s->r.to, OP_MATMUL, in, 2, &a, graph_type(g, n), graph_node(g, n)->prov);
 }
 
 static struct node_id swap_node(struct swap *s, struct node_id n)
@@ -528,8 +498,6 @@ static struct node_id swap_node(struct swap *s, struct node_id n)
 		bool refused = asked && !lifted && s->c->fp8_auto && !pays(s, n); /* the graph's own fp8 stays */
 		return asked && !refused ? swap_matmul(s, n, &casts) : plain_matmul(s, n, refused);
 	}
-	if ((graph_op(g, n) == OP_SUM || graph_op(g, n) == OP_MEAN) && half_precision(g, n) && only_reduced(s, n))
-		return wide_sum(s, n);
 	if (graph_node(g, n)->count == 1 && s->wide[graph_operand(g, n, 0).i] != 0)
 		return move_wide(s, n);
 	return rebuild_copy(&s->r, n);

@@ -226,7 +226,7 @@ check_gradients() {
 	for mesh in tp=1 tp=2 tp=4 dp=2,tp=2 dp=4; do
 		case $mesh in dp=4) place="--place **.weight=dp:S(0)" ;; *) place= ;; esac
 		# shellcheck disable=SC2086
-		run "$1" "$mesh" none "$work/out" $place --reduce-dtype f32 && "$compare" outputs "$1" "$work/out" none >"$work/say" 2>&1
+		run "$1" "$mesh" none "$work/out" $place && "$compare" outputs "$1" "$work/out" none >"$work/say" 2>&1
 		result $? "${1##*/} $mesh"
 		# shellcheck disable=SC2086
 		run "$1" "$mesh" none "$work/out" $place --train --loss "$loss" && "$compare" gradients "$1" "$work/out" >"$work/say" 2>&1
@@ -256,15 +256,16 @@ check_step_bits() {
 
 # Blocks that are computed again take less memory, and change no bit.
 check_recompute() {
-	for mesh in tp=1 dp=2; do
+	for case in tp=1,none dp=2,none tp=1,tensorwise; do
+		mesh=${case%,*} recipe=${case#*,}
 		rm -f "$work/first"
 		for again in none block '**.mlp:2'; do
-			run "$1" "$mesh" none "$work/out" --exact --train --loss cross_entropy:input_ids --recompute "$again"
+			run "$1" "$mesh" "$recipe" "$work/out" --exact --train --loss cross_entropy:input_ids --recompute "$again"
 			status=$?
 			case $again in none) mv "$work/out" "$work/first"; most=$(bytes_of arena) ;; esac
 			[ $status -ne 0 ] || [ "$again" = none ] || {
 				cmp "$work/first" "$work/out" && [ "$(bytes_of arena)" -lt "$most" ]; } >"$work/say" 2>&1 || status=1
-			result $status "${1##*/} $mesh --recompute $again"
+			result $status "${1##*/} $mesh $recipe --recompute $again"
 		done
 	done
 }
