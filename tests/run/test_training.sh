@@ -55,6 +55,15 @@ compile train $data/mlp.ir $mlp --mesh dp=2,tp=2 $placed --place '**.weight=dp:S
 "$build/fp8shard" show "$work/train.json" >"$work/.out"
 if [ "$(grep -c 'f32\[1\] .* 1  step' "$work/.out")" -eq 1 ]; then pass; else fail "not one reduction of the norm: $(cat "$work/.out")"; fi
 
+# Exact steps, clipped by the norm of all gradients: the same bits on any mesh.
+# shellcheck disable=SC2086
+for mesh in dp=1,tp=1 dp=1,tp=2 dp=3,tp=1 dp=2,tp=2; do
+	compile exact $data/mlp.ir $mlp --mesh $mesh --place 'x=dp:S(0)' --place '**.weight=tp:S(0)' --exact --optimizer adamw --clip-norm 0.5
+	run 0 "$work/exact.json" --weights $data/weights.safetensors --data $data/data.safetensors --train --steps 8 --lr 0.01 \
+		--checkpoint "$work/exact.$mesh"
+	same_state "$work/exact.dp=1,tp=1/step-00000008" "$work/exact.$mesh/step-00000008"
+done
+
 # --- going on: on the same mesh the same bits; on another the same state ---
 
 files="--weights $data/weights.safetensors --data $data/data.safetensors"
