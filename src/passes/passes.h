@@ -35,6 +35,7 @@ struct training {
 	VEC(const char *) cotangents;      /* outputs whose gradients are inputs "grad.OUTPUT" */
 	VEC(const char *) input_gradients; /* inputs whose gradients are wanted, too */
 	const char *recompute;             /* "block" or a pattern of modules; NULL: nothing is computed again */
+	bool reduce_f32;                   /* gradients of parameters are summed over ranks in f32 */
 	int blocks, blocks_found;          /* how many of its blocks are (0: all), and how many there are */
 	const char *optimizer;             /* NAME[:OPTION=NUMBER,...]; NULL: gradients stay outputs */
 	const char *clip_norm;             /* a number; NULL: gradients are not clipped */

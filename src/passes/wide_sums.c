@@ -8,7 +8,8 @@
  *
  * - products that are added up before they are reduced stay f32 till then: the same bytes move;
  * - sums and means over a sharded dim, which are small, are reduced in f32 and rounded when they are whole;
- * - so are products with --reduce-dtype f32.
+ * - so are products with --reduce-dtype f32, and those that are gradients of parameters with --grad-reduce f32; a
+ *   cast to f32 then takes them as they are.
  * Exact plans have no such sums but those of fp8 products, which swap_fp8 sees to.
  *
  * stage local   numerics lossy (fewer roundings)
@@ -16,12 +17,14 @@
 #include "passes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct wide_sums {
 	struct rebuild r;
 	const struct mesh *mesh;
 	struct uses uses;
-	bool reduce_f32;
+	bool reduce_f32, gradients_f32;
+	struct node_id *unrounded; /* by old id: the f32 value that it was rounded from when it was whole */
 	bool *adds;  /* by old id: an add of products that nothing else takes */
 	bool *wide;  /* by old id: what it is mapped to is f32 */
 };
@@ -68,6 +71,15 @@ static bool adds_products(const struct wide_sums *w, struct node_id n)
 	return true;
 }
 
+/* Is it a sum of gradients of a parameter? */
+static bool is_gradient(const struct graph *g, struct node_id n)
+{
+	while (graph_op(g, n) == OP_ADD)
+		n = graph_operand(g, n, 0);
+	const char *role = graph_op(g, n) == OP_MATMUL ? graph_string(g, n, ATTR_ROLE) : NULL;
+	return role != NULL && strcmp(role, product_role_text(PRODUCT_GRAD_WEIGHT)) == 0;
+}
+
 /* Is the value better kept f32 for those that take it? */
 static bool stays_wide(const struct wide_sums *w, struct node_id n)
 {
@@ -79,7 +91,8 @@ static bool stays_wide(const struct wide_sums *w, struct node_id n)
 		return only_moved(w, n);
 	if (op != OP_MATMUL && !w->adds[n.i])
 		return false;
-	return (has_one_use(w, n) && w->adds[w->uses.at[w->uses.first[n.i]].i]) || (w->reduce_f32 && only_moved(w, n));
+	bool wanted = w->reduce_f32 || (w->gradients_f32 && is_gradient(g, n));
+	return (has_one_use(w, n) && w->adds[w->uses.at[w->uses.first[n.i]].i]) || (wanted && only_moved(w, n));
 }
 
 /* The node in f32, on what its operands became. */
@@ -114,12 +127,19 @@ static struct node_id wide_node(struct wide_sums *w, struct node_id n)
 	w->wide[n.i] = moves_wide ? placement_has_partial(&graph_type(g, n)->place) : stays_wide(w, n);
 	if (w->wide[n.i])
 		return emit_wide(w, n);
-	return moves_wide || w->adds[n.i] ? narrow(w, emit_wide(w, n), n) : rebuild_copy(&w->r, n);
+	struct node_id x = graph_op(g, n) == OP_CAST ? w->unrounded[graph_operand(g, n, 0).i] : NODE_NONE;
+	if (node_is(x) && graph_type(g, n)->dtype == DT_F32)
+		return x;
+	if (!moves_wide && !w->adds[n.i])
+		return rebuild_copy(&w->r, n);
+	struct node_id made = emit_wide(w, n);
+	w->unrounded[n.i] = moves_wide ? made : NODE_NONE;
+	return narrow(w, made, n);
 }
 
 enum fs_status pass_wide_sums(struct graph **g, struct compile *c, struct diag *d)
 {
-	struct wide_sums w = { .reduce_f32 = c->reduce_f32 };
+	struct wide_sums w = { .reduce_f32 = c->reduce_f32, .gradients_f32 = c->train.reduce_f32 };
 	uint32_t count = (*g)->nodes.count;
 	(void)d;
 	if (c->exact)
@@ -127,7 +147,8 @@ enum fs_status pass_wide_sums(struct graph **g, struct compile *c, struct diag *
 	w.uses = uses_make(*g);
 	w.adds = calloc(count, sizeof(*w.adds));
 	w.wide = calloc(count, sizeof(*w.wide));
-	if (w.adds == NULL || w.wide == NULL)
+	w.unrounded = calloc(count, sizeof(*w.unrounded));
+	if (w.adds == NULL || w.wide == NULL || w.unrounded == NULL)
 		BUG("out of memory");
 	rebuild_init(&w.r, *g, STAGE_LOCAL, "wide_sums");
 	for (uint32_t i = 1; i < count; i++)
@@ -139,5 +160,6 @@ enum fs_status pass_wide_sums(struct graph **g, struct compile *c, struct diag *
 	uses_release(&w.uses);
 	free(w.adds);
 	free(w.wide);
+	free(w.unrounded);
 	return FS_OK;
 }

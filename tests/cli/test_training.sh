@@ -33,3 +33,43 @@ err_has "a rank needs"
 run 1 compile "$work/mlp.ir" --memory 8QB -o "$work/none.json"
 err "--memory: '8QB' is no number of bytes, as in 8GiB or 500MB"
 run 1 compile "$work/mlp.ir" --memory -1GB -o "$work/none.json"
+
+# Sharded parameters (FSDP) are gathered once for forward and backward, in codes where all products take the same ones, and
+# their gradients are reduce-scattered; replicated ones (DP) have theirs all-reduced.  Bytes: weights of 2048 x 1024, 7/8 sent.
+cat >"$work/fsdp.ir" <<'IR'
+mesh dp=8
+graph {
+  %x = input "x" : bf16[65536,1024] (dp:S(0))
+  %w0 = param "up.weight" : bf16[2048,1024]
+  %w1 = param "down.weight" : bf16[1024,2048]
+  %h = matmul %x, %w0 {eq="mk,nk->mn"} : bf16[65536,2048] ; up @ up
+  %a = relu %h : bf16[65536,2048]
+  %y = matmul %a, %w1 {eq="mk,nk->mn"} : bf16[65536,1024] ; down @ down
+  output "y" = %y
+}
+IR
+# RECIPE OPTION...: bytes of each kind of collective, without those of one number
+sent() {
+	recipe=$1
+	shift
+	run 0 compile "$work/fsdp.ir" --train --cotangent y --place grad.y='dp:S(0)' --fp8 "$recipe" "$@" -o "$work/p.json"
+	run 0 show "$work/p.json"
+	awk '$2 == "dp" && $5 > 1000 { print $1, $4, $5 * $6 } ' "$work/.out" | sort >"$work/sent"
+}
+# What is printed, a line each.
+is_sent() {
+	printf '%s\n' "$@" | diff - "$work/sent" >/dev/null && pass || fail "sends $(tr '\n' ';' <"$work/sent")"
+}
+sent none --place '*.weight=dp:S(0)'
+is_sent 'all_gather bf16[1024,2048] 3670016' 'all_gather bf16[2048,1024] 3670016' \
+	'reduce_scatter bf16[1024,2048] 3670016' 'reduce_scatter bf16[2048,1024] 3670016'
+sent tensorwise --place '*.weight=dp:S(0)'
+is_sent 'all_gather e4m3[1024,2048] 1835008' 'all_gather e4m3[2048,1024] 1835008' \
+	'reduce_scatter bf16[1024,2048] 3670016' 'reduce_scatter bf16[2048,1024] 3670016'
+sent none
+is_sent 'all_reduce bf16[1024,2048] 7340032' 'all_reduce bf16[2048,1024] 7340032'
+sent none --place '*.weight=dp:S(0)' --grad-reduce f32
+is_sent 'all_gather bf16[1024,2048] 3670016' 'all_gather bf16[2048,1024] 3670016' \
+	'reduce_scatter f32[1024,2048] 7340032' 'reduce_scatter f32[2048,1024] 7340032'
+run 1 compile "$work/fsdp.ir" --train --cotangent y --grad-reduce f8 -o "$work/none.json"
+err "--grad-reduce 'f8': bf16 or f32 wanted"

@@ -215,6 +215,14 @@ static enum fs_status set_recompute(struct cli *c, const char *value, struct dia
 	return FS_OK;
 }
 
+static enum fs_status set_grad_reduce(struct cli *c, const char *value, struct diag *d)
+{
+	c->compile.train.reduce_f32 = strcmp(value, "f32") == 0;
+	return c->compile.train.reduce_f32 || strcmp(value, "bf16") == 0
+		       ? FS_OK
+		       : diag_set(d, FS_INVALID, "--grad-reduce '%.200s': bf16 or f32 wanted", value);
+}
+
 static enum fs_status set_memory(struct cli *c, const char *value, struct diag *d)
 {
 	return parse_bytes(value, &c->memory, d) == FS_OK ? FS_OK : diag_prefix(d, "--memory");
@@ -332,6 +340,8 @@ const struct option cli_options[] = {
 	{ "--recompute", "none|block|PATTERN[:COUNT]", DECIDES, false,
 	  "with --train: compute these modules, or the first COUNT of them, again\nin the backward instead of keeping what is inside them; block: those\n"
 	  "whose name ends with a number", set_recompute },
+	{ "--grad-reduce", "bf16|f32", DECIDES, false,
+	  "in what gradients of 16-bit parameters are summed over ranks; bf16, the\nparameters' own, without it", set_grad_reduce },
 	{ "--memory", "BYTES", FOR_COMPILE, false,
 	  "what a rank has for parameters, state and arena, as in 8GiB: as many\nblocks are computed again as it takes", set_memory },
 	{ "--dim", "NAME=SIZE", DECIDES, true, "the size of a named dim of the model", set_dim },
