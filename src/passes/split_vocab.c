@@ -6,17 +6,19 @@
  *                                             %s = sum (exp %z) {dims=[1] keepdim=1}
  *                                             %l = sub %z, (log %s)
  *                                             %h = eq %label, (iota [V])
- *                                             %y = sum (where %h, %l, 0) {dims=[1] keepdim=1}
+ *                                             %o = where (and (ge %label, 0), (lt %label, V)), 0, nan
+ *                                             %y = sum (where %h, %l, %o) {dims=[1] keepdim=1}
  *
  * So that the logits stay where they are made, and only one number a row is reduced over ranks; and the same
  * of the gradient: scatter of a number into zeros becomes where %h.  Only along the last dim, and only
  * where the logits come from a product with a parameter whose rows of that dim are pinned sharded; not
- * in exact plans.  A label out of range gives 0, not an error.
+ * in exact plans.  A label out of range gives nan, not an error: which ends a training run at label_out_of_range.
  *
  * stage global   needs place   numerics reorders (the sum over the vocabulary)
  */
 #include "passes.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct split {
@@ -124,10 +126,10 @@ static struct node_id one_hot(struct split *s, struct node_id label, int64_t siz
 	return two(s, OP_EQ, label, graph_emit(s->r.to, OP_IOTA, NULL, 0, &a, prov), prov);
 }
 
-static struct node_id zero(struct split *s, enum dtype t, struct prov_id prov)
+static struct node_id number(struct split *s, double x, enum dtype t, struct prov_id prov)
 {
 	struct attrs a = { 0 };
-	attrs_float(&a, ATTR_VALUE, 0);
+	attrs_float(&a, ATTR_VALUE, x);
 	attrs_int(&a, ATTR_DTYPE, t);
 	attrs_ints(&a, ATTR_SHAPE, NULL, 0);
 	return graph_emit(s->r.to, OP_FILL, NULL, 0, &a, prov);
@@ -137,6 +139,24 @@ static struct node_id where(struct split *s, struct node_id cond, struct node_id
 {
 	struct node_id in[3] = { cond, yes, no };
 	return graph_emit(s->r.to, OP_WHERE, in, 3, NULL, prov);
+}
+
+/* 0 <= label < size */
+static struct node_id in_range(struct split *s, struct node_id label, int64_t size, struct prov_id prov)
+{
+	enum dtype t = (enum dtype)graph_type(s->r.to, label)->dtype;
+	struct node_id from = two(s, OP_GE, label, number(s, 0, t, prov), prov);
+	return two(s, OP_LOGICAL_AND, from, two(s, OP_LT, label, number(s, (double)size, t, prov), prov), prov);
+}
+
+/* What a message says of the value that is nan where a label is not in range. */
+static struct prov_id range_prov(struct split *s, struct node_id n)
+{
+	struct prov p = *graph_prov(s->r.from, n);
+	p.node = context_intern(s->r.from->context, "label_out_of_range");
+	p.pass = s->r.pass;
+	p.rule = NULL;
+	return context_prov(s->r.from->context, &p);
 }
 
 /* --- the rewrites --- */
@@ -162,8 +182,11 @@ static struct node_id split_gather(struct split *s, struct node_id n)
 	struct node_id x = operand(s, n, 0);
 	const struct type *t = graph_type(s->r.to, x);
 	enum dtype dtype = (enum dtype)t->dtype;
-	struct node_id hot = one_hot(s, operand(s, n, 1), t->dim[t->rank - 1], prov);
-	return over_last(s, OP_SUM, where(s, hot, x, zero(s, dtype, prov), prov), prov);
+	int64_t size = t->dim[t->rank - 1];
+	struct node_id label = operand(s, n, 1), hot = one_hot(s, label, size, prov);
+	struct node_id other = where(s, in_range(s, label, size, prov), number(s, 0, dtype, prov), number(s, NAN, dtype, prov),
+				     range_prov(s, n));
+	return over_last(s, OP_SUM, where(s, hot, x, other, prov), prov);
 }
 
 static struct node_id split_scatter(struct split *s, struct node_id n)

@@ -122,17 +122,17 @@ static uint8_t found_anywhere(const struct train *t, struct node_id n)
 	return most;
 }
 
-/* meant[id]: infinities that the program itself puts there, as a mask's. */
+/* meant[id]: what the program itself writes, and infinities that come of such alone, as in a mask. */
 static bool *find_meant(const struct train *t)
 {
 	const struct graph *g = t->plan->graph;
 	bool *meant = calloc(g->nodes.count, sizeof(*meant));
 	for (uint32_t i = 1; i < g->nodes.count && meant != NULL; i++) {
 		struct node_id n = { i };
-		if (found_anywhere(t, n) != HAS_INFINITY)
-			continue;
 		bool others = false;
 		meant[i] = graph_op(g, n) == OP_FILL || graph_op(g, n) == OP_CONST;
+		if (meant[i] || found_anywhere(t, n) != HAS_INFINITY)
+			continue;
 		for (int k = 0; k < graph_node(g, n)->count; k++) {
 			struct node_id x = graph_operand(g, n, k);
 			meant[i] |= meant[x.i];
@@ -162,15 +162,13 @@ static struct node_id find_origin(const struct train *t, const bool *meant, stru
 
 static void describe_origin(const struct graph *g, struct node_id n, char *out, size_t size)
 {
-	const char *pass = graph_prov(g, n)->pass;
 	char where[400];
 	if (graph_op(g, n) == OP_PARAM || graph_op(g, n) == OP_INPUT) {
 		snprintf(out, size, "%s '%.300s'", graph_op(g, n) == OP_PARAM ? "parameter" : "input", graph_string(g, n, ATTR_NAME));
 		return;
 	}
 	node_describe(g, n, where, sizeof(where));
-	snprintf(out, size, "%s of %s%s%s%s", op_text(graph_op(g, n)), where, pass != NULL ? " [" : "", pass != NULL ? pass : "",
-		 pass != NULL ? "]" : "");
+	snprintf(out, size, "%s of %s", op_text(graph_op(g, n)), where);
 }
 
 static enum fs_status say_not_finite(struct train *t, int64_t step, const char *what, double x, struct node_id n, struct diag *d)

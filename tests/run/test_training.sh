@@ -199,6 +199,15 @@ run 1 "$work/lonely.json" --weights "$work/words.safetensors" --train --data "$w
 err_has 'step 1: '
 err_has 'embed'
 
+# A label out of range, where the vocabulary is whole and where it is sharded.
+compile wrong $data/wrong_labels.ir
+run 0 "$work/wrong.json" -o "$work/wrong.safetensors"
+run 1 "$work/lonely.json" --weights "$work/words.safetensors" --train --data "$work/wrong.safetensors" --steps 2
+err_has 'index 300 is out of range for 256 rows'
+compile vocabulary $data/words.ir --train --loss cross_entropy:labels --optimizer adamw --mesh tp=2 --place 'head.weight=tp:S(0)'
+run 1 "$work/vocabulary.json" --weights "$work/words.safetensors" --train --data "$work/wrong.safetensors" --steps 2
+err 'step 2: the loss is nan; first not finite: where of label_out_of_range (made by split_vocab)'
+
 # Numbers that are not finite, and where that began; what was saved stays.
 # shellcheck disable=SC2086
 {
