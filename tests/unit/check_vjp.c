@@ -341,6 +341,7 @@ START_TEST(every_op_has_a_case)
 {
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
 		int found = strcmp(columns[i].vjp, "zero") == 0 || strcmp(columns[i].vjp, "none") == 0;
+		found |= columns[i].op == OP_CONSTRAIN; /* copy's function; it is gone before anything runs */
 		for (int k = 0; k < CASES; k++)
 			found += cases[k].op == columns[i].op;
 		ck_assert_msg(found > 0, "no case for '%s'", op_text(columns[i].op));
