@@ -8,6 +8,7 @@
 
 #include "comm.h"
 #include "scalar.h"
+#include "suite.h"
 #define MOST_RANKS 64
 
 /* --- ranks as threads; a rank must not leave through Check's longjmp, so it counts failures --- */
@@ -592,9 +593,5 @@ int main(void)
 	tcase_add_test(t, disagreement_names_both);
 	Suite *s = suite_create("comm");
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "eliminate.h"
+#include "suite.h"
 
 #define MOST 7   /* variables */
 #define TABLES 10
@@ -316,9 +317,5 @@ int main(void)
 	tcase_add_test(t, empty_graph_costs_nothing);
 	Suite *s = suite_create("eliminate");
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -1,5 +1,6 @@
 /* The executor: small programs in text form, sharded over thread ranks, against values made by hand. */
 #include "exec_test.h"
+#include "suite.h"
 
 /* --- collectives --- */
 
@@ -315,9 +316,5 @@ int main(void)
 	tcase_add_test(t, sort_and_topk);
 	tcase_add_test(t, constants_and_views);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed == 0 ? 0 : 1;
+	return suite_run(s);
 }

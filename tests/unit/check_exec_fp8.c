@@ -1,5 +1,6 @@
 /* The executor on fp8 plans: scales of tensors and of shards, on ranks and on one rank; high-precision runs. */
 #include "exec_test.h"
+#include "suite.h"
 
 #define FP8_HEAD "mesh tp=2\nstage fp8\ngraph {\n" \
 	"  %x = input \"x\" : f32[2,32] (tp:S(1))\n" \
@@ -249,9 +250,5 @@ int main(void)
 	tcase_add_test(t, stored_codes);
 	tcase_add_test(t, allocations_fail);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed == 0 ? 0 : 1;
+	return suite_run(s);
 }

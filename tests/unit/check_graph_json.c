@@ -6,6 +6,7 @@
 
 #include "graph_json.h"
 #include "tp_plan.h"
+#include "suite.h"
 
 #define HEAD "{\"fp8shard\":\"graph\",\"version\":1,"
 #define X "\"inputs\":{\"x\":{\"dtype\":\"f32\",\"shape\":[4,6]}},"
@@ -400,9 +401,5 @@ int main(void)
 	tcase_add_test(t, schema_knows_the_ops);
 	tcase_add_test(t, plan_files);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

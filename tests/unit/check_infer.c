@@ -1,5 +1,6 @@
 /* Look-ups in the op table, equations, and inferred types: what comes out, or what is said. */
 #include "spell.h"
+#include "suite.h"
 
 static const struct infer_case {
 	const char *op, *in, *attrs;
@@ -273,9 +274,5 @@ int main(void)
 	tcase_add_test(t, classes);
 	tcase_add_test(t, equations);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -1,6 +1,7 @@
 /* exp, erf and tanh of scalar_math.h, and what is made of them: against libm in f64. */
 #include "kernel_test.h"
 #include "scalar.h"
+#include "suite.h"
 
 /* Distance between f32 numbers near x; that of 2^127 for what overflows. */
 static double ulp(double x)
@@ -147,9 +148,5 @@ int main(void)
 	tcase_add_loop_test(c, nearly_monotone, 0, 3);
 	tcase_add_loop_test(c, activations, 0, 4);
 	suite_add_tcase(s, c);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 
 #include "layout.h"
 #include "pack.h"
+#include "suite.h"
 
 static uint64_t seed;
 
@@ -509,9 +510,5 @@ int main(void)
 	tcase_add_test(t, packs_random);
 	tcase_add_test(t, packs_training);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -6,6 +6,7 @@
 #include "pattern.h"
 #include "recipe.h"
 #include "style.h"
+#include "suite.h"
 
 START_TEST(patterns)
 {
@@ -199,9 +200,5 @@ int main(void)
 	tcase_add_test(t, recipes);
 	tcase_add_test(t, deep_casts);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

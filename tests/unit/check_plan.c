@@ -6,6 +6,7 @@
 
 #include "lower.h"
 #include "show.h"
+#include "suite.h"
 
 /* --- making plans --- */
 
@@ -545,9 +546,5 @@ int main(void)
 	tcase_add_test(t, shows_tables);
 	tcase_add_test(t, collective_costs);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -7,6 +7,7 @@
 #include "pt2.h"
 #include "safetensors.h"
 #include "weights.h"
+#include "suite.h"
 
 #define TINY "tests/data/import/tiny"
 
@@ -516,9 +517,5 @@ int main(void)
 	tcase_add_loop_test(c, bad_indexes_are_refused, 0, sizeof(bad_indexes) / sizeof(bad_indexes[0]));
 	tcase_add_test(c, what_a_model_needs);
 	tcase_add_test(c, pickled_weights_say_what_to_do);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "passes.h"
 #include "plan.h"
 #include "reshard.h"
+#include "suite.h"
 
 static uint64_t seed;
 
@@ -374,9 +375,5 @@ int main(void)
 	tcase_add_test(t, many_axes);
 	tcase_add_test(t, no_path);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

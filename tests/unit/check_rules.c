@@ -1,6 +1,7 @@
 /* Sharding rules: the strategies of ops on one axis against expectations, and reshapes against brute force. */
 #include "rule.h"
 #include "spell.h"
+#include "suite.h"
 
 /*
  * Strategies as "operands>result", each label R, a dim that is sharded, or + ^ v for P(sum), P(max),
@@ -302,9 +303,5 @@ int main(void)
 	tcase_add_test(t, second_axis);
 	tcase_add_test(t, reshapes);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 #include "files.h"
 #include "safetensors.h"
 #include "file_view.h"
+#include "suite.h"
 
 static const float matrix[6] = { 1, 2, 3, 4, 5, 6 };
 static const int32_t scalar[1] = { -7 };
@@ -474,9 +475,5 @@ int main(void)
 	tcase_add_test(c, what_cannot_be_written);
 	tcase_add_test(c, a_link_is_followed);
 	tcase_add_test(c, real_files_open);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include "plan.h"
 #include "one_axis.h"
 #include "random_graph.h"
+#include "suite.h"
 
 /* --- running passes --- */
 
@@ -278,9 +279,5 @@ int main(void)
 	tcase_add_test(t, several_axes);
 	tcase_add_test(t, fp8_passes);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -5,6 +5,7 @@
 #include "passes.h"
 #include "random_graph.h"
 #include "solve.h"
+#include "suite.h"
 
 #define AXES 2
 #define MOST_TRIALS 40000
@@ -304,9 +305,5 @@ int main(void)
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, two_axes_are_near_the_best);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

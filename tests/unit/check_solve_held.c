@@ -4,6 +4,7 @@
  */
 #include "one_axis.h"
 #include "random_graph.h"
+#include "suite.h"
 
 static uint64_t best_of(uint64_t seed, bool unlimited)
 {
@@ -54,9 +55,5 @@ int main(void)
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, one_more_copy_is_nearly_enough);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

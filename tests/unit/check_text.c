@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "ir.h"
+#include "suite.h"
 
 static char *print(const struct graph *g)
 {
@@ -311,9 +312,5 @@ int main(void)
 	tcase_add_test(c, long_words_numbers_lists);
 	tcase_add_test(c, broken_arrays_are_found);
 	tcase_add_test(c, many_nodes_are_quick);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return suite_run(suite);
 }

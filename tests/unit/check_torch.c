@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "torch_program.h"
+#include "suite.h"
 
 static char *printed(const struct graph *g)
 {
@@ -408,9 +409,5 @@ int main(void)
 	tcase_add_test(t, expressions_wrong);
 	tcase_add_test(t, old_style);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -5,6 +5,7 @@
 #include <glob.h>
 
 #include "torch_program.h"
+#include "suite.h"
 
 /* --- messages --- */
 
@@ -254,9 +255,5 @@ int main(void)
 	tcase_add_test(t, stale_view);
 	tcase_add_test(t, hostile);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

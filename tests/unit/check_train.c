@@ -9,6 +9,7 @@
 #include "golden.h"
 #include "passes.h"
 #include "scalar.h"
+#include "suite.h"
 
 /* --- the exact product --- */
 
@@ -293,9 +294,5 @@ int main(void)
 	TCase *all = tcase_create("train");
 	tcase_add_loop_test(all, torchao, 0, 15);
 	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

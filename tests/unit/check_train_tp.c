@@ -6,6 +6,7 @@
 #include "exec_test.h"
 #include "golden.h"
 #include "passes.h"
+#include "suite.h"
 
 #include <jansson.h>
 
@@ -168,9 +169,5 @@ int main(void)
 	TCase *all = tcase_create("train_tp");
 	tcase_add_loop_test(all, sharded_is_single, 0, 2 * (int)(sizeof(runs) / sizeof(runs[0])));
 	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

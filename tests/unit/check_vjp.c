@@ -10,6 +10,7 @@
 #include "exec.h"
 #include "lower.h"
 #include "passes.h"
+#include "suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -336,12 +337,11 @@ START_TEST(finite_differences)
 }
 END_TEST
 
-/* An op gets a case with its column. */
+/* An op that plans have gets a case with its column. */
 START_TEST(every_op_has_a_case)
 {
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
-		int found = strcmp(columns[i].vjp, "zero") == 0 || strcmp(columns[i].vjp, "none") == 0;
-		found |= columns[i].op == OP_CONSTRAIN; /* copy's function; it is gone before anything runs */
+		int found = !op_in_stage(columns[i].op, STAGE_FP8) || strcmp(columns[i].vjp, "zero") == 0 || strcmp(columns[i].vjp, "none") == 0;
 		for (int k = 0; k < CASES; k++)
 			found += cases[k].op == columns[i].op;
 		ck_assert_msg(found > 0, "no case for '%s'", op_text(columns[i].op));
@@ -357,9 +357,5 @@ int main(void)
 	tcase_add_loop_test(t, finite_differences, 0, CASES);
 	tcase_add_test(t, every_op_has_a_case);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "suite.h"
 
 #define SHAPE(...) (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
 #define F32(data, ...) view_of(data, DT_F32, SHAPE(__VA_ARGS__))
@@ -100,11 +101,7 @@ static inline int run_suite(const char *name, const TTest *const *tests, int cou
 	for (int i = 0; i < count; i++)
 		tcase_add_test(c, tests[i]);
 	suite_add_tcase(s, c);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }
 #define RUN_SUITE(name, ...)                                          \
 	run_suite(name, (const TTest *const[]){ __VA_ARGS__ },        \
