@@ -37,12 +37,10 @@ static struct graph *copy_of(const struct graph *g)
 /* All passes from solve on, on a copy. */
 static enum fs_status place_again(const struct search *s, const struct forbidden *f, struct graph **out, struct diag *d)
 {
-	struct compile trial = *s->c;
+	struct compile trial = compile_trial(s->c);
 	struct graph *g = copy_of(s->g);
 	enum fs_status status = FS_OK;
 	bool begun = false;
-	trial.matmuls.items = NULL;
-	trial.matmuls.count = 0;
 	trial.forbidden = *f;
 	trial.tag_moves = true;
 	for (int i = 0; i < pass_count && status == FS_OK; i++) {
@@ -50,6 +48,7 @@ static enum fs_status place_again(const struct search *s, const struct forbidden
 		if (begun)
 			status = passes[i].run(&g, &trial, d);
 	}
+	compile_trial_release(&trial);
 	if (status == FS_OK)
 		*out = g;
 	else

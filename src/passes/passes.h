@@ -60,6 +60,9 @@ struct compile {
 #define MOVE_TAG "move "
 
 void compile_release(struct compile *c);
+/* The same wishes for a compile of which no report is wanted; its notes and matmuls are its own. */
+struct compile compile_trial(const struct compile *c);
+void compile_trial_release(struct compile *trial);
 
 enum numerics { NUM_EXACT, NUM_REORDERS, NUM_LOSSY };
 

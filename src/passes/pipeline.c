@@ -35,6 +35,20 @@ void compile_release(struct compile *c)
 	vec_release(&c->matmuls);
 }
 
+struct compile compile_trial(const struct compile *c)
+{
+	struct compile trial = *c;
+	memset(&trial.notes, 0, sizeof(trial.notes));
+	memset(&trial.matmuls, 0, sizeof(trial.matmuls));
+	return trial;
+}
+
+void compile_trial_release(struct compile *trial)
+{
+	vec_release(&trial->notes);
+	vec_release(&trial->matmuls);
+}
+
 /* Is `name` one of the comma-separated `list`? */
 static bool listed(const char *list, const char *name)
 {

@@ -100,11 +100,11 @@ static bool same_labels(const struct solver *a, const struct solver *b)
 /* What the program of these labels costs when all passes that change its moves are done. */
 static enum fs_status final_price(const struct solver *s, const struct compile *c, uint64_t *price, struct diag *d)
 {
-	struct compile trial = *c;
+	struct compile trial = compile_trial(c); /* the report is of the plan that is kept */
 	struct graph *g = solve_insert(s);
-	trial.matmuls.items = NULL; /* the report is of the plan that is kept */
-	trial.matmuls.count = 0;
 	enum fs_status status = pass_partition(&g, &trial, d);
+	if (status == FS_OK)
+		status = pass_wide_sums(&g, &trial, d);
 	if (status == FS_OK)
 		status = pass_swap_fp8(&g, &trial, d);
 	if (status == FS_OK)
@@ -114,6 +114,7 @@ static enum fs_status final_price(const struct solver *s, const struct compile *
 	if (status == FS_OK)
 		*price = graph_price(s->machine, g);
 	graph_destroy(g);
+	compile_trial_release(&trial);
 	return status;
 }
 

@@ -48,16 +48,13 @@ static enum fs_status try_blocks(const struct cli *c, const char *pattern, struc
 	struct graph *g;
 	struct import_notes notes = { 0 };
 	struct import_options o = { .dims = c->dims.items, .dim_count = (int)c->dims.count, .notes = &notes };
-	struct compile again = c->compile;
-	memset(&again.notes, 0, sizeof(again.notes));
-	memset(&again.matmuls, 0, sizeof(again.matmuls));
+	struct compile again = compile_trial(&c->compile);
 	again.train.recompute = t->blocks < 0 ? NULL : pattern;
 	again.train.blocks = t->blocks < 0 ? 0 : t->blocks;
 	TRY(import_file(c->input, &o, c->has_mesh ? &c->mesh : NULL, &context, &g, d));
 	enum fs_status status = trial_graph(&again, context, g, t, d);
 	t->found = again.train.blocks_found;
-	vec_release(&again.notes);
-	vec_release(&again.matmuls);
+	compile_trial_release(&again);
 	vec_release(&notes.line);
 	return status;
 }
