@@ -8,6 +8,7 @@
  * For one mesh axis the labelling is an exact minimum of the cost model (solve_axis.c, machine.c) by
  * variable elimination.  Several axes: one after another, innermost first, on shapes that the others
  * divide and with what the others' moves cost then, and again until nothing changes; the cost never rises.
+ * They begin twice: with nothing solved, and with each outer axis solved by itself.
  * Sources keep the placement written on their type (R where none is); `constrain` nodes pin values
  * and disappear.  P(sum) leaves an op only where its strategies say so; outputs are never P.
  *
@@ -25,7 +26,7 @@
 #define MAX_SWEEPS 8
 
 /* Before an axis is solved: sources as their types say, all else replicated. */
-static void labels_init(struct solver *s, int axis)
+static void axis_init(struct solver *s, int axis)
 {
 	const struct graph *g = s->g;
 	struct axis_labels *l = &s->axis[axis];
@@ -40,31 +41,48 @@ static void labels_init(struct solver *s, int axis)
 			l->produced[i] = l->held[i] = label_of(&graph_type(g, (struct node_id){ i })->place, axis);
 }
 
+static void labels_init(struct solver *s)
+{
+	for (int axis = 0; axis < s->mesh->count; axis++)
+		axis_init(s, axis);
+}
+
+/* One axis, if it is not as the others want it. */
+static enum fs_status turn(struct solver *s, int axis, bool *changed, struct diag *d)
+{
+	bool moved;
+	uint64_t cost;
+	if (s->mesh->axis[axis].size == 1 || !s->stale[axis])
+		return FS_OK;
+	TRY(solve_axis(s, axis, &cost, &moved, d));
+	for (int other = 0; other < s->mesh->count; other++)
+		s->stale[other] |= moved;
+	s->stale[axis] = false;
+	*changed |= moved;
+	s->stats.cost = s->cost[axis] = cost;
+	return FS_OK;
+}
+
 static enum fs_status sweep(struct solver *s, bool *changed, struct diag *d)
 {
 	*changed = false;
-	for (int axis = s->mesh->count - 1; axis >= 0; axis--) {
-		bool moved;
-		uint64_t cost;
-		if (s->mesh->axis[axis].size == 1 || !s->stale[axis])
-			continue;
-		TRY(solve_axis(s, axis, &cost, &moved, d));
-		for (int other = 0; other < s->mesh->count; other++)
-			s->stale[other] |= moved;
-		s->stale[axis] = false;
-		*changed |= moved;
-		s->stats.cost = s->cost[axis] = cost;
-	}
+	for (int axis = s->mesh->count - 1; axis >= 0; axis--)
+		TRY(turn(s, axis, changed, d));
 	s->stats.sweeps++;
 	return FS_OK;
+}
+
+static void all_stale(struct solver *s)
+{
+	for (int axis = 0; axis < s->mesh->count; axis++)
+		s->stale[axis] = true;
 }
 
 /* Sweeps from labels that are there. */
 static enum fs_status solve(struct solver *s, struct diag *d)
 {
 	bool changed = true;
-	for (int axis = 0; axis < s->mesh->count; axis++)
-		s->stale[axis] = true;
+	all_stale(s);
 	while (changed && s->stats.sweeps < MAX_SWEEPS) {
 		TRY(sweep(s, &changed, d));
 		changed &= s->mesh->count > 1;
@@ -85,10 +103,11 @@ static void labels_copy(struct solver *s, const struct solver *from)
 	}
 }
 
-static bool same_labels(const struct solver *a, const struct solver *b)
+/* On the first `axes` of the mesh. */
+static bool same_labels(const struct solver *a, const struct solver *b, int axes)
 {
 	size_t nodes = a->g->nodes.count, operands = a->g->operands.count, outputs = a->g->outputs.count;
-	for (int i = 0; i < a->mesh->count; i++) {
+	for (int i = 0; i < axes; i++) {
 		const struct axis_labels *x = &a->axis[i], *y = &b->axis[i];
 		if (memcmp(x->produced, y->produced, nodes) != 0 || memcmp(x->held, y->held, nodes) != 0 ||
 		    memcmp(x->want, y->want, operands) != 0 || memcmp(x->want_output, y->want_output, outputs) != 0)
@@ -123,6 +142,7 @@ static enum fs_status final_price(const struct solver *s, const struct compile *
 #define MOST_ANSWERS 3
 struct answers {
 	struct solver at[MOST_ANSWERS];
+	uint64_t price[MOST_ANSWERS]; /* 0: not known yet */
 	int count;
 };
 
@@ -130,7 +150,8 @@ struct answers {
 static struct solver *add_answer(struct answers *a)
 {
 	const struct solver *first = &a->at[0];
-	struct solver *s = &a->at[a->count++];
+	struct solver *s = &a->at[a->count];
+	a->price[a->count++] = 0;
 	arena_release(&s->arena); /* of one that was no other answer */
 	*s = (struct solver){ .g = first->g, .mesh = first->mesh, .machine = first->machine, .reached = first->reached,
 			      .exact = first->exact, .tag = first->tag, .forbidden = first->forbidden };
@@ -138,12 +159,70 @@ static struct solver *add_answer(struct answers *a)
 	return s;
 }
 
+/* Puts the cheapest answer first and forgets the others. */
+static enum fs_status keep_cheapest(struct answers *a, const struct compile *c, struct diag *d)
+{
+	int best = 0;
+	for (int i = 0; i < a->count && a->count > 1; i++) {
+		if (a->price[i] == 0)
+			TRY(final_price(&a->at[i], c, &a->price[i], d));
+		if (a->price[i] < a->price[best])
+			best = i;
+	}
+	struct solver first = a->at[0];
+	a->at[0] = a->at[best];
+	a->at[best] = first;
+	a->price[0] = a->price[best];
+	a->count = 1;
+	return FS_OK;
+}
+
 static enum fs_status add_plain(struct answers *a, struct diag *d)
 {
 	struct solver *s = &a->at[a->count++];
-	for (int axis = 0; axis < s->mesh->count; axis++)
-		labels_init(s, axis);
+	labels_init(s);
 	return solve(s, d);
+}
+
+/* Each axis outside of `inner` as if there were no others. */
+static enum fs_status solve_alone(struct solver *s, int inner, struct diag *d)
+{
+	struct axis_labels alone[MAX_AXES];
+	bool changed;
+	labels_init(s);
+	all_stale(s);
+	for (int axis = 0; axis < inner; axis++) {
+		TRY(turn(s, axis, &changed, d));
+		alone[axis] = s->axis[axis];
+		axis_init(s, axis);
+	}
+	memcpy(s->axis, alone, sizeof(*alone) * (size_t)inner);
+	return FS_OK;
+}
+
+static int innermost_axis(const struct mesh *m)
+{
+	int axis = m->count - 1;
+	while (axis > 0 && m->axis[axis].size == 1)
+		axis--;
+	return axis;
+}
+
+/*
+ * The first answer may rest where no axis gains by itself: the innermost one saw whole operands that the others
+ * divide, moved the wrong one, and they did as suits that. Here each axis first sees what the others want by
+ * themselves. Where they have that in the first answer, the innermost axis has it, too.
+ */
+static void add_alone(struct answers *a)
+{
+	int inner = innermost_axis(a->at[0].mesh);
+	struct diag none = { 0 };
+	if (inner <= 0)
+		return;
+	struct solver *s = add_answer(a);
+	if (solve_alone(s, inner, &none) != FS_OK || same_labels(&a->at[0], s, inner) || solve(s, &none) != FS_OK ||
+	    same_labels(&a->at[0], s, s->mesh->count))
+		a->count--;
 }
 
 /* With the prices of fp8 codes, where values are cast. */
@@ -155,7 +234,7 @@ static enum fs_status add_wire(struct answers *a, const struct compile *c, struc
 	struct solver *s = add_answer(a);
 	s->wires = wires;
 	TRY(solve(s, d));
-	a->count -= same_labels(&a->at[0], s);
+	a->count -= same_labels(&a->at[0], s, s->mesh->count);
 	return FS_OK;
 }
 
@@ -169,25 +248,10 @@ static void add_gathered(struct answers *a)
 		a->count--;
 }
 
-static enum fs_status best_answer(const struct answers *a, const struct compile *c, const struct solver **best, struct diag *d)
-{
-	uint64_t price, least = UINT64_MAX;
-	*best = &a->at[0];
-	for (int i = 0; i < a->count && a->count > 1; i++) {
-		TRY(final_price(&a->at[i], c, &price, d));
-		if (price < least) {
-			least = price;
-			*best = &a->at[i];
-		}
-	}
-	return FS_OK;
-}
-
 enum fs_status pass_solve(struct graph **g, struct compile *c, struct diag *d)
 {
 	struct answers a = { 0 };
 	struct solver *first = &a.at[0];
-	const struct solver *best = first;
 	TRY(machine_find(c->target, &first->machine, d));
 	bool *reached = graph_reached(*g);
 	first->g = *g;
@@ -198,16 +262,20 @@ enum fs_status pass_solve(struct graph **g, struct compile *c, struct diag *d)
 	first->reached = reached;
 	enum fs_status status = add_plain(&a, d);
 	if (status == FS_OK)
+		add_alone(&a);
+	if (status == FS_OK)
+		status = keep_cheapest(&a, c, d);
+	if (status == FS_OK)
 		status = add_wire(&a, c, d);
 	if (status == FS_OK)
 		add_gathered(&a);
 	if (status == FS_OK)
-		status = best_answer(&a, c, &best, d);
+		status = keep_cheapest(&a, c, d);
 	if (status == FS_OK) {
-		struct graph *placed = solve_insert(best);
+		struct graph *placed = solve_insert(first);
 		graph_destroy(*g);
 		*g = placed;
-		c->solved = best->stats;
+		c->solved = first->stats;
 	}
 	for (int i = 0; i < MOST_ANSWERS; i++)
 		arena_release(&a.at[i].arena);

@@ -51,6 +51,9 @@ for fp8 in none rowwise tensorwise; do
 			sharded 36_hsdp dp=3,fsdp=2 2 --dim T=50 --dim H=48 --dim F=32 --reduce-dtype f32 $how
 			sharded 37_three_axes dp=2,cp=2,tp=2 2 --dim B=4 --dim T=16 --dim H=32 --dim F=64 $how
 			sharded 39_fsdp_tp dp=2,tp=2 1 --dim T=16 --dim H=32 --dim F=64 $how
+			sharded 41_fsdp_cp_tp dp=2,cp=2,tp=2 1 --dim B=4 --dim T=16 --dim H=32 --dim F=64 $how
+			sharded 42_four_axes dp=2,fsdp=2,cp=2,tp=2 2 --dim B=4 --dim T=16 --dim H=32 --dim F=64 $how
+			sharded 43_fsdp_two_axes dp=2,fsdp=2,tp=2 2 --dim T=40 --dim H=32 --dim F=64 $how
 			sharded 38_three_axes_uneven dp=2,cp=3,tp=2 2 --dim B=3 --dim T=17 --dim H=32 --dim F=80 $how
 		}
 	done
