@@ -15,6 +15,7 @@
  * stage local   numerics lossy (fewer roundings)
  */
 #include "passes.h"
+#include "wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,14 +41,15 @@ static bool is_move(const struct graph *g, struct node_id n)
 	return op_is_collective(graph_op(g, n)) || graph_op(g, n) == OP_SHARD;
 }
 
-/* Is the value only moved, until it is whole? */
+/* Is the value only moved, until it is whole? What is rounded then must be a value that a cast may stand on. */
 static bool only_moved(const struct wide_sums *w, struct node_id n)
 {
 	const struct graph *g = w->r.from;
 	uint32_t first = w->uses.first[n.i], end = w->uses.first[n.i + 1];
 	for (uint32_t k = first; k < end; k++) {
 		struct node_id u = w->uses.at[k];
-		if (!is_move(g, u) || (placement_has_partial(&graph_type(g, u)->place) && !only_moved(w, u)))
+		const struct type *t = graph_type(g, u);
+		if (!is_move(g, u) || (placement_has_partial(&t->place) ? !only_moved(w, u) : shards_a_single(w->mesh, t)))
 			return false;
 	}
 	return first < end;
@@ -139,7 +141,7 @@ static struct node_id wide_node(struct wide_sums *w, struct node_id n)
 
 enum fs_status pass_wide_sums(struct graph **g, struct compile *c, struct diag *d)
 {
-	struct wide_sums w = { .reduce_f32 = c->reduce_f32, .gradients_f32 = c->train.reduce_f32 };
+	struct wide_sums w = { .mesh = context_mesh((*g)->context), .reduce_f32 = c->reduce_f32, .gradients_f32 = c->train.reduce_f32 };
 	uint32_t count = (*g)->nodes.count;
 	(void)d;
 	if (c->exact)
