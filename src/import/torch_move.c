@@ -275,7 +275,11 @@ void aten_select_scatter(struct call *c)
 void aten_embedding(struct call *c)
 {
 	struct node_id w = arg_tensor(c, "weight"), ids = arg_tensor(c, "indices");
-	give(c, emit2(c, OP_EMBEDDING, w, ids));
+	int64_t padding = arg_int(c, "padding_idx", -1);
+	struct attrs a = { 0 };
+	if (padding >= 0)
+		attrs_int(&a, ATTR_PADDING, padding);
+	give(c, emit(c, OP_EMBEDDING, (struct node_id[]){ w, ids }, 2, &a));
 }
 
 static struct node_id gather(struct call *c, struct node_id x, int dim, struct node_id index)

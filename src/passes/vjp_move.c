@@ -54,7 +54,7 @@ static struct node_id pad(struct vjp *v, struct node_id n, int64_t dim, int64_t 
 			in[count++] = i == 1 ? n : build_fill(v, 0, (enum dtype)t.dtype, t.rank, t.dim);
 	}
 	attrs_int(&a, ATTR_DIM, dim);
-	return count > 1 ? build_emit(v, OP_CAT, in, count, &a) : n;
+	return count > 1 ? build_emit(v, OP_CAT, in, count, &a) : count == 1 ? in[0] : n;
 }
 
 /* step - 1 zeros behind each element of dim `dim`: a dim is split off, for which others join where there is no room. */
@@ -114,13 +114,27 @@ static struct node_id zeros_of(struct vjp *v, int k)
 	return build_fill(v, 0, v->wide, t.rank, t.dim);
 }
 
+/* The gradient without what the padding row would get. */
+static struct node_id without_padding(struct vjp *v, struct node_id grad, struct node_id ids)
+{
+	struct type t = vjp_type(v, ids);
+	int64_t shape[MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+	memcpy(shape, t.dim, sizeof(*shape) * t.rank);
+	struct node_id row = build_fill(v, (double)graph_int(v->g, v->n, ATTR_PADDING, 0), (enum dtype)t.dtype, 0, NULL);
+	struct node_id counts = build_reshape(v, build_2(v, OP_NE, ids, row), graph_type(v->g, grad)->rank, shape);
+	return build_where(v, counts, grad, build_scalar(v, 0));
+}
+
 /* Rows of the gradient added up by id. */
 void vjp_embedding(struct vjp *v)
 {
 	struct attrs a = { 0 };
 	struct type t = vjp_type(v, vjp_operand(v, 0));
+	struct node_id grad = vjp_grad(v), ids = vjp_value(v, 1);
+	if (graph_has(v->g, v->n, ATTR_PADDING))
+		grad = without_padding(v, grad, ids);
 	attrs_ints(&a, ATTR_SHAPE, t.dim, t.rank);
-	vjp_give(v, 0, build_emit(v, OP_EMBEDDING_GRAD, (struct node_id[]){ vjp_grad(v), vjp_value(v, 1) }, 2, &a));
+	vjp_give(v, 0, build_emit(v, OP_EMBEDDING_GRAD, (struct node_id[]){ grad, ids }, 2, &a));
 }
 
 void vjp_embedding_grad(struct vjp *v)

@@ -62,7 +62,7 @@ static struct node_id grouped(struct vjp *v, struct node_id n, int64_t groups)
 {
 	struct type t = vjp_type(v, n);
 	int head = t.rank - 3;
-	int64_t each = t.dim[head] / groups;
+	int64_t each = groups > 0 ? t.dim[head] / groups : 1;
 	memmove(t.dim + head + 2, t.dim + head + 1, 2 * sizeof(t.dim[0]));
 	t.dim[head] = groups;
 	t.dim[head + 1] = each;

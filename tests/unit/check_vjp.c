@@ -63,6 +63,8 @@ static const struct test_case { enum op op; const char *graph; } cases[] = {
 	{ OP_SLICE, "%x = input \"x\" : f64[A,7]\n%y = slice %x {dim=1 start=1 end=7 step=2} : f64[A,3]\n" },
 	{ OP_SLICE, "%x = input \"x\" : f64[A,8,B]\n%y = slice %x {dim=1 start=1 end=8 step=3} : f64[A,3,B]\n" },
 	{ OP_SLICE, "%x = input \"x\" : f64[1,1,2,1,5,1,B,1]\n%y = slice %x {dim=4 start=0 end=5 step=2} : f64[1,1,2,1,3,1,B,1]\n" },
+	{ OP_SLICE, "%x = input \"x\" : f64[A,7]\n%y = slice %x {dim=1 start=2 end=2} : f64[A,0]\n" },
+	{ OP_SLICE, "%x = input \"x\" : f64[A,7]\n%y = slice %x {dim=1 start=7 end=7} : f64[A,0]\n" },
 	{ OP_CAT, "%x = input \"x\" : f64[A,2]\n%x1 = input \"x1\" : f64[A,B]\n%y = cat %x, %x1, %x {dim=1} : f64[A,4+B]\n" },
 	{ OP_TRIU, "%x = input \"x\" : f64[A,B,C]\n%y = triu %x {diagonal=1} : f64[A,B,C]\n" },
 	{ OP_TRIL, "%x = input \"x\" : f64[A,B,C]\n%y = tril %x {diagonal=-1} : f64[A,B,C]\n" },
@@ -337,6 +339,33 @@ START_TEST(finite_differences)
 }
 END_TEST
 
+static bool is_graph(const char *text)
+{
+	struct context *context;
+	struct graph *g;
+	struct diag d = { 0 };
+	if (graph_parse(text, strlen(text), "case", &context, &g, &d) != FS_OK)
+		return false;
+	graph_destroy(g);
+	context_destroy(context);
+	return true;
+}
+
+/* Dims of nothing: where the op takes them, so does its gradient. */
+START_TEST(empty)
+{
+	static const int64_t sizes[][3] = { { 2, 0, 3 }, { 2, 3, 0 }, { 0, 2, 3 }, { 0, 0, 0 } };
+	for (int k = 0; k < 4; k++) {
+		char *text = expand(&cases[_i], sizes[k]);
+		if (is_graph(text)) {
+			struct program p = build(text, true);
+			release(&p);
+		}
+		free(text);
+	}
+}
+END_TEST
+
 /* An op that plans have gets a case with its column. */
 START_TEST(every_op_has_a_case)
 {
@@ -355,6 +384,7 @@ int main(void)
 	TCase *t = tcase_create("vjp");
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, finite_differences, 0, CASES);
+	tcase_add_loop_test(t, empty, 0, CASES);
 	tcase_add_test(t, every_op_has_a_case);
 	suite_add_tcase(s, t);
 	return suite_run(s);
