@@ -321,7 +321,7 @@ static struct sdpa sdpa_of(const struct instruction *i)
 		.q_first = instruction_start(i, 0, q->rank - 2),
 		.q_head_first = instruction_start(i, 0, heads),
 		.kv_head_first = instruction_start(i, 1, heads),
-		.group = q->dim[heads] / k->dim[heads],
+		.group = k->dim[heads] > 0 ? q->dim[heads] / k->dim[heads] : 1,
 		.exact = i->exact,
 	};
 	if (i->count == 4)
