@@ -390,12 +390,14 @@ enum fs_status pass_differentiate(struct graph **g, struct compile *c, struct di
 {
 	const struct training *t = &c->train;
 	struct rebuild r;
-	bool asked = t->loss != NULL || t->cotangents.count > 0 || t->input_gradients.count > 0;
-	if (!t->on && asked)
-		return diag_set(d, FS_INVALID, "--loss, --cotangent and --input-gradient need --train");
-	if (!t->on || (t->loss == NULL && t->cotangents.count == 0 && has_gradients(*g)))
+	bool of_what = t->loss != NULL || t->cotangents.count > 0;
+	if (!t->on && (of_what || t->input_gradients.count > 0 || t->recompute != NULL || t->reduce_f32))
+		return diag_set(d, FS_INVALID, "--loss, --cotangent, --input-gradient, --recompute and --grad-reduce need --train");
+	if (!of_what && has_gradients(*g) && (t->recompute != NULL || t->input_gradients.count > 0))
+		return diag_set(d, FS_INVALID, "--recompute and --input-gradient: the graph has a backward of its own; --loss OUTPUT makes another");
+	if (!t->on || (!of_what && has_gradients(*g)))
 		return FS_OK;
-	if (t->loss == NULL && t->cotangents.count == 0)
+	if (!of_what)
 		return diag_set(d, FS_INVALID, "--train: say of what gradients are wanted: --loss cross_entropy:LABELS, mse:TARGET or OUTPUT, or "
 				"--cotangent OUTPUT");
 	rebuild_init(&r, *g, STAGE_GLOBAL, "differentiate");
