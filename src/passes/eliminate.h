@@ -80,9 +80,10 @@ enum elim_status eliminate_given(const struct factor_graph *fg, const bool *free
 				 uint64_t max_cells, uint32_t *pick, struct elim_result *result);
 /*
  * For graphs that are too wide: exact in blocks of neighbouring variables, each given the others,
- * until no block can lower the cost.  Variables should be numbered along the graph.
+ * until no block can lower the cost; `fewest` blocks (2 at the least) or more.  Variables should be numbered
+ * along the graph.  begun: pick holds labels to begin with, of a cost below ELIM_INF; it never rises.
  */
-enum elim_status eliminate_blocks(const struct factor_graph *fg, uint64_t max_cells, uint32_t *pick,
-				  struct elim_result *result);
+enum elim_status eliminate_blocks(const struct factor_graph *fg, uint64_t max_cells, uint32_t fewest, bool begun,
+				  uint32_t *pick, struct elim_result *result);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Graphs too wide for one elimination: blocks of variables in order, each solved exactly.
  *
- * First a start: block after block over the factors among the variables so far, those before held.
+ * First a start, unless one is given: block after block over the factors among the variables so far, those
+ * before held.
  * Then descent: each block, and blocks shifted by half, given all others, until nothing gets cheaper;
  * the cost never rises.  The number of blocks doubles until each fits.
  */
@@ -86,11 +87,11 @@ static enum elim_status solve_blocks(struct blocks *b, uint32_t first, uint32_t 
 	return ELIM_OK;
 }
 
-static enum elim_status descend(struct blocks *b, uint32_t size)
+static enum elim_status descend(struct blocks *b, uint32_t size, bool begun)
 {
 	uint64_t before;
 	uint32_t sweeps = 0;
-	enum elim_status status = solve_blocks(b, 0, size, true);
+	enum elim_status status = solve_blocks(b, 0, size, !begun);
 	do {
 		before = b->result->cost;
 		if (status == ELIM_OK)
@@ -101,8 +102,8 @@ static enum elim_status descend(struct blocks *b, uint32_t size)
 	return status;
 }
 
-enum elim_status eliminate_blocks(const struct factor_graph *fg, uint64_t max_cells, uint32_t *pick,
-				  struct elim_result *result)
+enum elim_status eliminate_blocks(const struct factor_graph *fg, uint64_t max_cells, uint32_t fewest, bool begun,
+				  uint32_t *pick, struct elim_result *result)
 {
 	struct blocks b = { .fg = fg, .max_cells = max_cells, .pick = pick, .result = result };
 	uint32_t variables = fg->labels.count;
@@ -111,10 +112,11 @@ enum elim_status eliminate_blocks(const struct factor_graph *fg, uint64_t max_ce
 	b.free = calloc(variables + 1u, sizeof(*b.free));
 	if (b.free == NULL)
 		BUG("out of memory");
-	for (uint32_t n = 2; n <= MOST_BLOCKS && n <= variables && status == ELIM_TOO_WIDE; n *= 2) {
+	for (uint32_t n = fewest > 2 ? fewest : 2; n <= MOST_BLOCKS && n <= variables && status == ELIM_TOO_WIDE; n *= 2) {
 		*result = (struct elim_result){ .blocks = n };
-		memset(pick, 0, sizeof(*pick) * variables);
-		status = descend(&b, (variables + n - 1) / n);
+		if (!begun)
+			memset(pick, 0, sizeof(*pick) * variables);
+		status = descend(&b, (variables + n - 1) / n, begun);
 	}
 	free(b.free);
 	free(b.factors_below);

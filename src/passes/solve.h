@@ -26,6 +26,7 @@ struct solver {
 	struct axis_labels axis[MAX_AXES];
 	bool stale[MAX_AXES]; /* labels of another axis have changed since this one was solved */
 	uint64_t cost[MAX_AXES]; /* of the labels, as each axis sees them */
+	uint32_t blocks[MAX_AXES]; /* that the axis was too wide to be solved without; 0: it was not */
 	struct arena arena;
 	struct solve_stats stats;
 };
@@ -40,7 +41,10 @@ static inline bool is_forbidden(const struct solver *s, struct node_id n, int ax
 	return false;
 }
 
-/* Labels all values for one axis, the other axes held as they are: the exact minimum. */
+/*
+ * Labels all values for one axis, the other axes held as they are: the exact minimum. Where that is too wide, no more
+ * than what the labels at hand cost.
+ */
 enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *changed, struct diag *d);
 
 /*

@@ -21,10 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Wider eliminations are not worth their time: blocks (eliminate_blocks) come within a few percent. */
-#ifndef MAX_CELLS
-#define MAX_CELLS ((uint64_t)1 << 20)
-#endif
 #define MAX_PAIRS (LABEL_COUNT * LABEL_COUNT)
 
 /* --- which values have variables, what is wanted of them --- */
@@ -84,11 +80,6 @@ static void find_fixed(struct work *w)
 		w->fixed[i] = !carries;
 		w->hard[i] = is_hard(w, n);
 	}
-}
-
-static bool has_op(const struct work *w, uint32_t i)
-{
-	return w->s->reached[i] && !w->fixed[i] && !op_is_source((enum op)w->s->g->nodes.items[i].op);
 }
 
 static void count_uses(struct work *w)
@@ -533,9 +524,7 @@ enum fs_status solve_axis(struct solver *s, int axis, uint64_t *cost, bool *chan
 	build(&w);
 	uint32_t *pick = arena_array(&w.arena, w.fg.labels.count + 1, sizeof(*pick));
 	struct elim_result r = { 0 };
-	enum elim_status e = eliminate(&w.fg, MAX_CELLS, pick, &r);
-	if (e == ELIM_TOO_WIDE)
-		e = eliminate_blocks(&w.fg, MAX_CELLS, pick, &r);
+	enum elim_status e = minimize(&w, pick, &r);
 	enum fs_status status = FS_OK;
 	if (e != ELIM_OK)
 		status = no_answer(&w, e, &r, d);

@@ -74,6 +74,11 @@ static inline bool is_shard(label l)
 	return l >= LABEL_S(0);
 }
 
+static inline bool has_op(const struct work *w, uint32_t i)
+{
+	return w->s->reached[i] && !w->fixed[i] && !op_is_source((enum op)w->s->g->nodes.items[i].op);
+}
+
 /* Classes, made once; the value's labels and those of the op's operands on the other axes are given. */
 uint32_t value_class_of(struct work *w, struct node_id n);
 uint32_t held_class_of(struct work *w, struct node_id n);
@@ -85,5 +90,8 @@ uint32_t op_class_of(struct work *w, struct node_id n);
 /* codes: the user casts the value. */
 struct edge edge_make(const struct work *w, uint32_t from_class, uint32_t to_class, bool codes);
 uint64_t edge_price(const struct edge *e, label from, label to);
+
+/* solve_minimum.c: the minimum of w->fg; where it is too wide, from the labels at hand, if they are an answer. */
+enum elim_status minimize(struct work *w, uint32_t *pick, struct elim_result *r);
 
 #endif

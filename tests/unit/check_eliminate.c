@@ -238,7 +238,7 @@ START_TEST(blocks_come_near_the_minimum)
 		struct elim_result exact, r;
 		uint32_t pick[MOST];
 		if (eliminate(&m.fg, ELIM_CELLS_MAX, pick, &exact) == ELIM_OK &&
-		    eliminate_blocks(&m.fg, 64, pick, &r) == ELIM_OK) {
+		    eliminate_blocks(&m.fg, 64, 2, false, pick, &r) == ELIM_OK) {
 			ck_assert_uint_eq(r.cost, factor_graph_cost(&m.fg, pick));
 			ck_assert_uint_ge(r.cost, exact.cost);
 			ck_assert_uint_ge(r.blocks, 2);
