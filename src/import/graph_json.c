@@ -451,11 +451,12 @@ enum fs_status graph_json_import(const char *bytes, size_t size, const char *fil
 	vec_release(&r.values);
 	hash_release(&r.table);
 	arena_release(&r.scratch);
+	if (status != FS_OK) {
+		graph_destroy(r.graph);
+		context_destroy(r.context);
+		return status;
+	}
 	*context = r.context;
 	*out = r.graph;
-	if (status == FS_OK)
-		return FS_OK;
-	graph_destroy(r.graph);
-	context_destroy(r.context);
-	return status;
+	return FS_OK;
 }

@@ -378,8 +378,14 @@ enum fs_status import_file(const char *path, const struct import_options *o, con
 {
 	static const struct import_options none;
 	struct source s = { .path = path, .options = o != NULL ? o : &none, .mesh = mesh, .diag = d };
+	struct context *c; /* what a reader frees when it fails does not reach the caller */
+	struct graph *g;
 	TRY(file_open(&s.file, path, d));
-	enum fs_status status = read_source(&s, context, out);
+	enum fs_status status = read_source(&s, &c, &g);
 	file_close(&s.file);
+	if (status == FS_OK) {
+		*context = c;
+		*out = g;
+	}
 	return status;
 }

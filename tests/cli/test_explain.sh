@@ -131,6 +131,9 @@ out_has "next best  not known here: $work/moved.json: cannot be opened"
 sed 's/\[64, 32\]/[32, 32]/' "$work/mlp.json" >"$work/moved.json"
 run 0 explain "$work/p.json"
 out_has "next best  not known here: $work/moved.json, compiled now, gives other collectives: compile it again"
+sed 's/"op": "/"op": "no_/' "$work/mlp.json" >"$work/moved.json"
+run 0 explain "$work/p.json"
+out_has "next best  not known here: $work/moved.json: node 'h': unknown op 'no_"
 
 # --diff: what is the same, what is not.
 run 0 explain --diff "$work/r.json" "$work/r.json"
