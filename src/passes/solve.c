@@ -116,11 +116,17 @@ static bool same_labels(const struct solver *a, const struct solver *b, int axes
 	return true;
 }
 
-/* What the program of these labels costs when all passes that change its moves are done. */
+/* What the program of these labels costs when all passes that change its moves are done; UINT64_MAX: it is none. */
 static enum fs_status final_price(const struct solver *s, const struct compile *c, uint64_t *price, struct diag *d)
 {
 	struct compile trial = compile_trial(c); /* the report is of the plan that is kept */
 	struct graph *g = solve_insert(s);
+	struct diag none = { 0 };
+	if (graph_verify(g, &none) != FS_OK) { /* axes that began alone may have met where no op allows them together */
+		*price = UINT64_MAX;
+		graph_destroy(g);
+		return FS_OK;
+	}
 	enum fs_status status = pass_partition(&g, &trial, d);
 	if (status == FS_OK)
 		status = pass_wide_sums(&g, &trial, d);
