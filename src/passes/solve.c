@@ -194,7 +194,7 @@ static enum fs_status add_plain(struct answers *a, struct diag *d)
 static enum fs_status solve_alone(struct solver *s, int inner, struct diag *d)
 {
 	struct axis_labels alone[MAX_AXES];
-	bool changed;
+	bool changed = false;
 	labels_init(s);
 	all_stale(s);
 	for (int axis = 0; axis < inner; axis++) {
